@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job of ./yard quickstart: a small LLM trained on real text by two instances, sent through the
+public AWS API with boto3, its loss drawn live, its model fetched from S3 and sampled. Half-way one of
+the instances is killed, for everybody to see what happens then; --calm leaves that out.
+
+Needs the environment of `./yard env`. With a terminal the curve is redrawn in place; without one a
+line is printed now and then.
+"""
+import argparse
+import datetime
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import boto3
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "examples" / "llm"))
+from submit_boto3 import BUCKET, METRICS, training_job, upload  # noqa: E402
+
+DICTIONARY = Path("/usr/share/dictd/gcide.dict.dz")
+GROUP = "/aws/sagemaker/TrainingJobs"  # of logs, and the namespace of metrics
+STEP = re.compile(METRICS["train:step"])
+RESUMED = re.compile(r"resuming at step (\d+)")
+VICTIM = "algo-2"
+
+
+def corpus(given, folder):
+    """The text file to learn from: the caller's, or the GNU dictionary without its page marks."""
+    if given:
+        if not Path(given).is_file():
+            sys.exit(f"--corpus: no such file: {given}")
+        return Path(given)
+    if not DICTIONARY.is_file():
+        sys.exit(f"{DICTIONARY} is missing: install the Debian package dict-gcide, or give --corpus FILE")
+    target = Path(folder) / "gcide.txt"
+    source_mark = re.compile(rb"^ *\[.*Webster.*\]$")
+    with gzip.open(DICTIONARY) as packed, target.open("wb") as out:
+        out.writelines(line for line in packed if not source_mark.match(line.rstrip()))
+    return target
+
+
+class Curve:
+    """The loss over the steps, drawn in place on a terminal."""
+
+    rows, columns = 12, 64
+
+    def __init__(self, steps):
+        self.steps, self.points, self.drawn, self.printed = steps, [], False, -1
+        self.on_terminal = sys.stdout.isatty()
+
+    def show(self, points):
+        """All points so far, as (step, loss)."""
+        new, self.points = points[len(self.points):], points
+        if self.on_terminal and new:
+            self.draw()
+        for step, loss in [] if self.on_terminal else new:
+            if step // 20 != self.printed // 20 or step == self.steps:
+                self.printed = step
+                print(f"    step {step:4d} of {self.steps}  loss {loss:.3f}", flush=True)
+
+    def draw(self):
+        low = min(loss for _, loss in self.points)
+        high = max(max(loss for _, loss in self.points), low + 0.1)
+        grid = [[" "] * self.columns for _ in range(self.rows)]
+        for step, loss in self.points:
+            x = min(self.columns - 1, step * self.columns // max(1, self.steps))
+            grid[round((high - loss) / (high - low) * (self.rows - 1))][x] = "●"
+        if self.drawn:
+            sys.stdout.write(f"\x1b[{self.rows + 2}A")
+        self.drawn = True
+        for i, row in enumerate(grid):
+            value = high - (high - low) * i / (self.rows - 1)
+            print(f"\x1b[2K  {value:5.2f} │{''.join(row)}")
+        print(f"\x1b[2K        └{'─' * self.columns}")
+        print(f"\x1b[2K         step {self.points[-1][0]} of {self.steps}, loss {self.points[-1][1]:.3f}", flush=True)
+
+
+class Follower:
+    """New lines of all streams of a job, through the CloudWatch Logs API."""
+
+    def __init__(self, job):
+        self.logs, self.job, self.tokens = boto3.client("logs"), job, {}
+
+    def lines(self):
+        try:
+            found = self.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{self.job}/")
+        except self.logs.exceptions.ResourceNotFoundException:
+            return
+        for stream in found["logStreams"]:
+            name = stream["logStreamName"]
+            while True:
+                token = {"nextToken": self.tokens[name]} if name in self.tokens else {}
+                page = self.logs.get_log_events(logGroupName=GROUP, logStreamName=name, startFromHead=True, **token)
+                self.tokens[name] = page["nextForwardToken"]
+                if not page["events"]:
+                    break
+                for event in page["events"]:
+                    yield name.split("/")[1].rsplit("-", 1)[0], event["message"]
+
+
+def losses(cloudwatch, job):
+    """The job's metrics so far, second by second: the last step in it, and the mean loss."""
+    def query(metric, statistic):
+        return {"Id": metric, "MetricStat": {"Period": 1, "Stat": statistic, "Metric": {
+            "Namespace": GROUP, "MetricName": f"train:{metric}",
+            "Dimensions": [{"Name": "TrainingJobName", "Value": job["TrainingJobName"]}]}}}
+    end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=1)
+    found = cloudwatch.get_metric_data(
+        MetricDataQueries=[query("step", "Maximum"), query("loss", "Average")],
+        StartTime=job["CreationTime"], EndTime=end)["MetricDataResults"]
+    steps, means = (dict(zip(result["Timestamps"], result["Values"])) for result in found)
+    return [(int(steps[second]), means[second]) for second in sorted(means) if second in steps]
+
+
+def below(pid):
+    """The process and all that descend from it: nobody leaves a container, so that is a whole instance."""
+    children = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:  # it has ended
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+class Fault:
+    """Takes one instance away, once a checkpoint of half the steps is in S3 and the training is beyond it."""
+
+    def __init__(self, home, job, steps):
+        self.home, self.job, self.half, self.killed_at, self.s3 = Path(home), job, steps // 2, None, boto3.client("s3")
+
+    def is_due(self, step):
+        if self.killed_at is not None or step <= self.half:
+            return False
+        found = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{self.job}/checkpoints/").get("Contents", [])
+        saved = [int(name[1]) for item in found if (name := re.search(r"step-(\d+)\.pt$", item["Key"]))]
+        return self.half <= max(saved, default=0) < step
+
+    def strike(self, step):
+        """kill -9 of the instance's supervisor and of all below it; gives the number of processes."""
+        self.killed_at = step
+        record = next((self.home / "run" / self.job).glob(f"*/{VICTIM}.json"))
+        pids = below(json.loads(record.read_text())["pid"])
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:  # with the one before it
+                pass
+        return len(pids)
+
+
+class Story:
+    """What there is to say between the drawings."""
+
+    def __init__(self, curve):
+        self.curve, self.said, self.resumed_at = curve, set(), None
+
+    def say(self, text):
+        self.curve.drawn = False  # the next drawing goes below
+        print(text, flush=True)
+
+    def transitions(self, job):
+        for status in job["SecondaryStatusTransitions"]:
+            told = status["Status"], status["StartTime"], status["StatusMessage"]
+            if told not in self.said:
+                self.said.add(told)
+                self.say(f"  {status['Status']}: {status['StatusMessage']}")
+
+    def line(self, host, text):
+        if resumed := RESUMED.search(text):
+            self.resumed_at = int(resumed[1])
+        if not STEP.search(text):
+            self.say(f"  {host}: {text}")
+
+
+def follow(sagemaker, name, steps, fault):
+    """Shows the job until it ends; gives its last description, its losses and the step of its resumption."""
+    curve, follower, cloudwatch = Curve(steps), Follower(name), boto3.client("cloudwatch")
+    story = Story(curve)
+    while True:
+        job = sagemaker.describe_training_job(TrainingJobName=name)
+        story.transitions(job)
+        for host, text in follower.lines():
+            story.line(host, text)
+        curve.show(losses(cloudwatch, job))
+        if fault and curve.points and fault.is_due(curve.points[-1][0]):
+            count = fault.strike(curve.points[-1][0])
+            story.say(f"  Now something breaks: kill -9 of everything on {VICTIM}, {count} processes.")
+        if job["TrainingJobStatus"] in ("Completed", "Failed", "Stopped"):
+            return job, curve.points, story.resumed_at
+        time.sleep(0.5)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", help="a text file to learn from (default: the GNU dictionary of English)")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--calm", action="store_true", help="kill no instance")
+    parser.add_argument("--home", default=os.environ.get("TRAINYARD_HOME", "/var/lib/trainyard"),
+                        help="of the server: where the instance to be killed is found")
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch, to sample text")
+    args = parser.parse_args()
+
+    s3, sagemaker = boto3.client("s3"), boto3.client("sagemaker")
+    name = time.strftime("quickstart-%Y%m%d-%H%M%S")
+    with tempfile.TemporaryDirectory() as scratch:
+        text = corpus(args.corpus, scratch)
+        print(f"  {text.name}: {text.stat().st_size / 1e6:.1f} MB of text to s3://{BUCKET}/corpus/", flush=True)
+        for old in s3.list_objects_v2(Bucket=BUCKET, Prefix="corpus/").get("Contents", []) if exists(s3) else []:
+            s3.delete_object(Bucket=BUCKET, Key=old["Key"])
+        uri, source = upload(s3, name, str(text))
+        sagemaker.create_training_job(**training_job(
+            name, uri, source, steps=args.steps, checkpoint_every=max(1, args.steps // 4)))
+        print(f"  created {name}", flush=True)
+        try:
+            fault = None if args.calm else Fault(args.home, name, args.steps)
+            job, points, resumed_at = follow(sagemaker, name, args.steps, fault)
+        except KeyboardInterrupt:
+            sagemaker.stop_training_job(TrainingJobName=name)
+            sys.exit(f"\nstopping {name}; see: trainyard describe {name}")
+        if job["TrainingJobStatus"] != "Completed":
+            sys.exit(f"{name}: {job['TrainingJobStatus']}: {job.get('FailureReason', '')}")
+
+        model = job["ModelArtifacts"]["S3ModelArtifacts"]
+        artifact = Path(scratch) / "model.tar.gz"
+        s3.download_file(BUCKET, model.removeprefix(f"s3://{BUCKET}/"), str(artifact))
+        print(f"  {model}: {artifact.stat().st_size / 1e6:.1f} MB", flush=True)
+        seconds = job["TrainingTimeInSeconds"]
+        print(f"  Text written by the model (it is tiny, and has read for {seconds} s):\n", flush=True)
+        sampled = subprocess.run(
+            [args.python, str(ROOT / "examples/llm/sample.py"), str(artifact), "--prompt", "Train", "--tokens", "60"],
+            check=True, capture_output=True, text=True).stdout
+        print("\n".join(f"    {line}" for line in sampled.strip().splitlines()))
+    if fault and fault.killed_at is not None:
+        print(f"""
+  {VICTIM} was killed at step {fault.killed_at}. The server saw it at once, replaced that instance alone,
+  restored the checkpoint from S3, and attempt 2 went on from step {resumed_at}.""")
+    print(f"""
+  Loss {points[0][1]:.2f} -> {points[-1][1]:.2f} in {job['TrainingTimeInSeconds']} s of training on two instances. Next:
+    eval "$(./yard env)"                  # any AWS client now talks to this server
+    trainyard describe {name}
+    aws s3 ls --recursive s3://{BUCKET}/  # or boto3; your own script: see README.md
+""")
+
+
+def exists(s3):
+    return any(bucket["Name"] == BUCKET for bucket in s3.list_buckets()["Buckets"])
+
+
+if __name__ == "__main__":
+    main()
