@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/user_namespace.h"
+
+#include <array>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace trainyard::sandbox {
+namespace {
+
+Result<void> enter(int flag, const Refusal& refusal, const KernelSettings& settings) {
+  if (unshare(flag) != 0) {
+    return explain({.what = refusal.what, .error = errno, .limit = refusal.limit}, settings);
+  }
+  return {};
+}
+
+Result<void> write_map(const char* file, const std::string& text, const KernelSettings& settings) {
+  const Result<Fd> map = open_file(file, O_WRONLY);
+  if (!map) {
+    // Kernels before 3.19 have no setgroups, and need none.
+    return map.error().code == Code::kNotFound ? Result<void>() : map.error();
+  }
+  if (write(map->get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return explain({.what = fmt::format("the map {} of a user namespace", file), .error = errno},
+                   settings);
+  }
+  return {};
+}
+
+Result<void> enter_with(const KernelSettings& settings) {
+  const uid_t user = geteuid();
+  const gid_t group = getegid();
+  YARD_TRY(enter(CLONE_NEWUSER, {.what = "a user namespace"}, settings));
+  // In this order: a group may be mapped only by who cannot drop groups any more.
+  YARD_TRY(write_map("/proc/self/setgroups", "deny", settings));
+  YARD_TRY(write_map("/proc/self/uid_map", fmt::format("0 {} 1\n", user), settings));
+  YARD_TRY(write_map("/proc/self/gid_map", fmt::format("0 {} 1\n", group), settings));
+  YARD_TRY(enter(CLONE_NEWNS, {.what = "a mount namespace", .limit = "mnt"}, settings));
+  if (mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {
+    return explain({.what = "mounts of its own", .error = errno, .limit = "mnt"}, settings);
+  }
+  return {};
+}
+
+// A number in a file of one line; empty when there is no such file.
+std::optional<long> number_in(const Path& file) {
+  const Result<std::string> text = read_file(file);
+  const Result<std::int64_t> number = parse_int(trim(text ? *text : std::string_view()));
+  return number ? std::optional<long>(*number) : std::nullopt;
+}
+
+Error denied(const Refusal& refusal, const std::string& why) {
+  return {Code::kDenied,
+          fmt::format("the kernel refuses an ordinary user {} ({}), which instances need: {}",
+                      refusal.what, errno_error("it says", refusal.error).message, why)};
+}
+
+std::string to_set(std::string_view setting, long value) {
+  return fmt::format(
+      "as root: sysctl -w {0}={1} (and the line \"{0}={1}\" in a file of "
+      "/etc/sysctl.d, to keep it), or run the server as root",
+      setting, value);
+}
+
+}  // namespace
+
+KernelSettings read_settings(const Path& proc) {
+  const Result<std::string> status = read_file(proc / "self/status");
+  std::error_code failed;
+  KernelSettings settings{
+      .knows_user_namespaces = std::filesystem::exists(proc / "self/ns/user", failed),
+      .unprivileged_clone = number_in(proc / "sys/kernel/unprivileged_userns_clone"),
+      .apparmor_restriction = number_in(proc / "sys/kernel/apparmor_restrict_unprivileged_userns"),
+      .has_seccomp_filter = status && status->find("Seccomp:\t2") != std::string::npos};
+  for (const char* name : {"user", "mnt", "pid", "ipc", "uts"}) {
+    if (const auto limit = number_in(proc / fmt::format("sys/user/max_{}_namespaces", name))) {
+      settings.limits[name] = *limit;
+    }
+  }
+  return settings;
+}
+
+Error explain(const Refusal& refusal, const KernelSettings& settings) {
+  constexpr long kPlenty = 15'000;
+  const std::string limit = fmt::format("user.max_{}_namespaces", refusal.limit);
+  const auto found = settings.limits.find(refusal.limit);
+  const long value = found == settings.limits.end() ? kPlenty : found->second;
+  if (!settings.knows_user_namespaces) {
+    return denied(
+        refusal,
+        "this kernel was built without CONFIG_USER_NS. Run the server as root, or another "
+        "kernel");
+  }
+  // The limits answer with ENOSPC, and so does nothing else.
+  if (refusal.error == ENOSPC && value == 0) {
+    return denied(refusal, fmt::format("{} is 0. Set it, {}", limit, to_set(limit, kPlenty)));
+  }
+  if (refusal.error == ENOSPC) {
+    return denied(refusal, fmt::format("{} is {}, and that many are in use, or a smaller limit of "
+                                       "the container around us is reached. Raise it, {}",
+                                       limit, value, to_set(limit, value + kPlenty)));
+  }
+  if (settings.unprivileged_clone == 0L) {
+    constexpr std::string_view kSetting = "kernel.unprivileged_userns_clone";
+    return denied(refusal, fmt::format("{} is 0. Set it, {}", kSetting, to_set(kSetting, 1)));
+  }
+  if (settings.apparmor_restriction.value_or(0) != 0) {
+    constexpr std::string_view kSetting = "kernel.apparmor_restrict_unprivileged_userns";
+    return denied(refusal,
+                  fmt::format("{} is {}. Give this program an AppArmor profile that allows "
+                              "\"userns\", or set it, {}",
+                              kSetting, *settings.apparmor_restriction, to_set(kSetting, 0)));
+  }
+  if (settings.has_seccomp_filter) {
+    return denied(refusal,
+                  "a seccomp filter of the container around us forbids it. Start that container "
+                  "with a filter that allows unshare and mount (Docker: --security-opt "
+                  "seccomp=unconfined), or run the server outside of it");
+  }
+  return denied(refusal,
+                "no setting that we know of is in the way; look for a security module (dmesg), a "
+                "chroot or a container around us, or run the server as root");
+}
+
+Result<void> enter_user_namespace() {
+  // Before: inside, the limits are those of the new namespace.
+  return enter_with(read_settings());
+}
+
+Result<void> probe_user_namespaces() {
+  struct Needed {
+    int flag;
+    const char* what;
+    const char* limit;
+  };
+  constexpr std::array<Needed, 3> kNeeded = {{{CLONE_NEWPID, "a process namespace", "pid"},
+                                              {CLONE_NEWIPC, "an IPC namespace", "ipc"},
+                                              {CLONE_NEWUTS, "a host name of its own", "uts"}}};
+  const KernelSettings settings = read_settings();
+  YARD_TRY(enter_with(settings));
+  for (const Needed& needed : kNeeded) {
+    YARD_TRY(enter(needed.flag, {.what = needed.what, .limit = needed.limit}, settings));
+  }
+  // AppArmor lets a user namespace be made and then refuses what it is for.
+  if (mount("tmpfs", "/tmp", "tmpfs", MS_NODEV | MS_NOSUID, nullptr) != 0) {
+    return explain({.what = "mounts of its own", .error = errno, .limit = "mnt"}, settings);
+  }
+  return {};
+}
+
+}  // namespace trainyard::sandbox
