@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a DirectoryStore, shared by its two source files and by nobody else.
+#pragma once
+
+#include <memory>
+
+#include "base/file.h"
+#include "s3/directory/content_files.h"
+#include "s3/directory/directory_store.h"
+#include "s3/directory/index.h"
+#include "s3/directory/turns.h"
+#include "s3/directory/unsettled.h"
+
+namespace trainyard::s3 {
+
+struct DirectoryStore::State {
+  FileLock lock;
+  std::unique_ptr<ContentFiles> files;
+  std::unique_ptr<Index> index;
+  Clock& clock;
+  Random& random;
+  Unsettled unsettled;
+  Turns joining;  // uploads whose parts become one content
+
+  State(FileLock held, std::unique_ptr<ContentFiles> contents, std::unique_ptr<Index> names,
+        Clock& with, Random& from)
+      : lock(std::move(held)),
+        files(std::move(contents)),
+        index(std::move(names)),
+        clock(with),
+        random(from) {}
+
+  // What the index says, once it is as durable as it will be.
+  Result<ObjectRow> object(const std::string& bucket, const std::string& key,
+                           Parts parts = Parts::kRead);
+
+  // Makes a draft the object, both durable.
+  Result<Contents> put(const std::string& bucket, const ObjectRow& row,
+                       const WriteCondition& condition, Draft& draft);
+
+  // Removes files that the index has let go. A failure costs space until the next start, no more.
+  void collect(const Contents& contents);
+};
+
+}  // namespace trainyard::s3
