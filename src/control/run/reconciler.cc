@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/run/reconciler.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "control/run/clock_jump.h"
+#include "control/run/pause.h"
+#include "control/tables/identity_table.h"
+
+namespace trainyard::control {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{500};
+constexpr std::chrono::seconds kStopAnswer{10};
+constexpr std::size_t kEventsAtOnce = 64;  // stored together when they come together
+// decide() comes to rest after a few steps; more is a loop.
+constexpr int kStepsAtOnce = 64;
+
+}  // namespace
+
+Reconciler::Reconciler(Surroundings around, std::shared_ptr<EventQueue> events)
+    : around_(std::move(around)),
+      events_(std::move(events)),
+      last_tick_(now().steady),
+      last_turn_(last_tick_),
+      clock_known_(now()) {}
+
+Reconciler::~Reconciler() {
+  events_->close();
+}
+
+void Reconciler::start() {
+  thread_ = start_thread("reconciler", [this](const std::stop_token& stop) { run(stop); });
+}
+
+Now Reconciler::now() const {
+  const Clock& clock = around_.outside.clock;
+  return {.wall = clock.now(), .steady = clock.steady_now()};
+}
+
+Result<void> Reconciler::stop_job(const std::string& name) {
+  auto answer = std::make_shared<std::promise<Result<void>>>();
+  auto future = answer->get_future();
+  const bool taken = events_->push(StopAsked{.name = name, .answer = answer});
+  if (!taken || future.wait_for(kStopAnswer) != std::future_status::ready) {
+    return Error{.code = Code::kUnavailable,
+                 .message = "the server is busy or stopping: try again"};
+  }
+  return future.get();
+}
+
+void Reconciler::run(const std::stop_token& stop) {
+  while (true) {
+    std::vector<Event> events;
+    std::optional<Event> event = events_->pop_for(kTick);
+    if (!event && stop.stop_requested()) {
+      return;
+    }
+    while (event) {
+      events.push_back(std::move(*event));
+      event = events.size() < kEventsAtOnce ? events_->pop_for(std::chrono::milliseconds(0))
+                                            : std::nullopt;
+    }
+    take(events);
+  }
+}
+
+void Reconciler::take(const std::vector<Event>& events) {
+  notice_pause();
+  notice_clock();
+  for (const Event& event : events) {
+    handle(event);
+  }
+  if (events.empty() || now().steady - last_tick_ >= kTick) {
+    on(Tick{});
+    last_tick_ = now().steady;
+  }
+  reconcile();
+}
+
+// Before the events: what is heard now was said after the pause, or before it.
+void Reconciler::notice_pause() {
+  const Now at = now();
+  const Duration pause = pause_between(std::exchange(last_turn_, at.steady), at.steady, kTick);
+  if (pause.count() == 0) {
+    return;
+  }
+  log_warning(fmt::format("this server did nothing for {} ms: silence of instances counts from now",
+                          pause.count()));
+  for (auto& [name, active] : jobs_) {
+    forgive(pause, at, active.job, active.facts);
+    dirty_.insert(name);
+  }
+}
+
+void Reconciler::notice_clock() {
+  const Now at = now();
+  const Duration jump = jump_between(clock_known_, at);
+  if (jump.count() == 0) {
+    return;
+  }
+  clock_known_ = at;
+  log_warning(fmt::format("the clock of this machine was set by {} ms: limits of jobs follow it",
+                          jump.count()));
+  for (auto& [name, active] : jobs_) {
+    follow(jump, active.job, active.facts);
+    dirty_.insert(name);
+  }
+}
+
+void Reconciler::handle(const Event& event) {
+  std::visit([this](const auto& fact) { on(fact); }, event);
+}
+
+Reconciler::Active* Reconciler::find(const std::string& name) {
+  const auto found = jobs_.find(name);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+// A stop may overtake the news of the creation.
+Reconciler::Active* Reconciler::load(const std::string& name) {
+  if (Active* active = find(name)) {
+    return active;
+  }
+  auto job =
+      around_.database.read([&](Connection& connection) { return find_job(connection, name); });
+  if (!job) {
+    log_error(fmt::format("loading job {}: {}", name, job.error().message));
+    return nullptr;
+  }
+  std::optional<Job> stored = std::move(*job);
+  if (!stored || stored->stage == Stage::kDone) {
+    return nullptr;
+  }
+  return &(jobs_[name] = Active{.job = std::move(*stored)});
+}
+
+void Reconciler::on(const JobCreated& event) {
+  if (load(event.name) != nullptr) {
+    touched_.insert(event.name);
+  }
+}
+
+void Reconciler::on(const StopAsked& event) {
+  Active* active = load(event.name);
+  if (active == nullptr) {
+    event.answer->set_value(
+        Error{.code = Code::kNotFound, .message = "no unfinished job has this name"});
+    return;
+  }
+  if (!active->job.stop_requested) {
+    active->job.stop_requested = now().wall;
+    turns_may_differ_ = true;
+    dirty_.insert(event.name);
+  }
+  touched_.insert(event.name);
+  waiting_.push_back({.answer = event.answer, .result = {}});
+}
+
+void Reconciler::on(const News& event) {
+  Active* active = find(event.key.job);
+  if (active == nullptr || active->job.epoch != event.key.epoch) {
+    return;
+  }
+  for (InstanceFacts& instance : active->facts.instances) {
+    if (instance.host != event.key.host) {
+      continue;
+    }
+    std::int64_t& heard = active->acknowledged[instance.host];
+    if (event.acknowledged >= heard) {
+      InstanceFacts facts = event.facts;
+      // Times that are known already have followed the clock, if it was set meanwhile.
+      if (event.acknowledged == heard) {
+        facts.heard = instance.heard;
+      }
+      if (facts.exit && instance.exit) {
+        facts.exit->at = instance.exit->at;
+      }
+      heard = event.acknowledged;
+      facts.supervisor_ended = instance.supervisor_ended;
+      facts.last_report = instance.last_report;
+      instance = std::move(facts);
+    }
+    // One from before a pause of ours does not bring back the silence that was forgiven.
+    const SteadyTime known = instance.last_report.value_or(event.received).steady;
+    instance.last_report = {event.received.wall, std::max(known, event.received.steady)};
+    touched_.insert(event.key.job);
+  }
+}
+
+void Reconciler::on(const SupervisorEnded& event) {
+  Active* active = find(event.instance.id.job);
+  if (active == nullptr || gang_of(active->job) != event.instance.id) {
+    return;
+  }
+  for (InstanceFacts& instance : active->facts.instances) {
+    if (instance.host == event.instance.host && instance.incarnation == event.instance.epoch) {
+      instance.supervisor_ended = true;
+      touched_.insert(event.instance.id.job);
+    }
+  }
+}
+
+void Reconciler::on(const CallDone& event) {
+  Active* active = find(event.job);
+  const bool is_current =
+      active != nullptr && active->job.epoch == event.epoch && active->job.stage == event.stage;
+  if (!is_current) {
+    return;
+  }
+  if (!event.result) {
+    log_warning(fmt::format("job {}, while {}: {}", event.job, name_of(event.stage),
+                            event.result.error().message));
+  }
+  active->facts.call = event.result;
+  if (event.stage == Stage::kPreparing && event.result) {
+    active->job.network = event.network;
+  }
+  touched_.insert(event.job);
+}
+
+void Reconciler::on(const Tick&) {
+  for (const auto& [name, active] : jobs_) {
+    touched_.insert(name);
+  }
+  around_.sessions.expire();
+}
+
+// Thousands may wait: only those are decided about whose turn or message may have changed.
+void Reconciler::plan_turns() {
+  if (!std::exchange(turns_may_differ_, false)) {
+    return;
+  }
+  std::vector<const Job*> all;
+  all.reserve(jobs_.size());
+  for (const auto& [name, active] : jobs_) {
+    all.push_back(&active.job);
+  }
+  auto before = std::exchange(turns_, plan_queue(all, around_.config.machine));
+  auto known = before.cbegin();
+  for (const auto& [name, view] : turns_) {
+    while (known != before.cend() && known->first < name) {
+      ++known;
+    }
+    if (known == before.cend() || known->first != name || known->second != view) {
+      touched_.insert(name);
+    }
+  }
+}
+
+void Reconciler::reconcile() {
+  const Now at = now();
+  plan_turns();
+  for (int round = 0; !touched_.empty(); ++round) {
+    YARD_CHECK(round < kStepsAtOnce, "decide() does not come to rest");
+    for (const std::string& name : std::exchange(touched_, {})) {
+      const auto turn = turns_.find(name);
+      Active* active = find(name);
+      if (active != nullptr &&
+          step(*active, turn == turns_.end() ? CapacityView() : turn->second, at)) {
+        touched_.insert(name);  // there may be more to do
+      }
+    }
+    plan_turns();
+  }
+  flush();
+}
+
+bool Reconciler::step(Active& active, const CapacityView& view, const Now& at) {
+  const Stage stage = active.job.stage;
+  const auto actions = decide(active.job, active.facts, view, around_.config.limits, at);
+  for (const Action& action : actions) {
+    log_debug(fmt::format("job {}: {}", active.job.name, describe(action)));
+    apply(action, at, active.job, active.facts);
+    collect(active, action);
+  }
+  if (!actions.empty()) {
+    dirty_.insert(active.job.name);
+    turns_may_differ_ = turns_may_differ_ || active.job.stage != stage;
+  }
+  return !actions.empty();
+}
+
+void Reconciler::collect(Active& active, const Action& action) {
+  if (std::holds_alternative<NextEpoch>(action)) {
+    active.commands.clear();
+    active.acknowledged.clear();
+  }
+  if (is_value(action)) {
+    return;
+  }
+  Effect effect{.job = active.job.name, .action = action};
+  if (const Send* send = std::get_if<Send>(&action)) {
+    add_command(active, *send, effect);
+  }
+  if (const StartGang* start = std::get_if<StartGang>(&action)) {
+    prepare_start(active, *start, effect);
+  }
+  effects_.push_back(std::move(effect));
+}
+
+void Reconciler::add_command(Active& active, const Send& send, Effect& effect) {
+  auto& commands = active.commands[send.host];
+  commands.push_back({.seq = static_cast<std::int64_t>(commands.size()) + 1,
+                      .kind = send.kind,
+                      .model = send.upload.model,
+                      .output = send.upload.output});
+  effect.to = {.job = active.job.name, .epoch = active.job.epoch, .host = send.host};
+  effect.commands = commands;
+}
+
+void Reconciler::flush() {
+  if (dirty_.empty() && effects_.empty() && waiting_.empty()) {
+    return;
+  }
+  const auto stored =
+      around_.database.write([this](Connection& connection) { return write(connection); });
+  if (!stored) {
+    if (!store_failed_) {
+      log_error(fmt::format("storing jobs: {}; trying again", stored.error().message));
+    }
+    store_failed_ = true;
+    return;
+  }
+  store_failed_ = false;
+  for (const Waiting& waiting : std::exchange(waiting_, {})) {
+    waiting.answer->set_value(waiting.result);
+  }
+  for (Effect& effect : std::exchange(effects_, {})) {
+    perform(effect);
+  }
+  for (const std::string& name : std::exchange(dirty_, {})) {
+    const Active* active = find(name);
+    if (active != nullptr && active->job.stage == Stage::kDone) {
+      log_info(fmt::format("job {} is {}", name, name_of(active->job.secondary)));
+      jobs_.erase(name);
+    }
+  }
+}
+
+Result<void> Reconciler::write(Connection& connection) {
+  for (const std::string& name : dirty_) {
+    if (Active* active = find(name)) {
+      active->job.stored_at = around_.outside.clock.now();
+      YARD_TRY(update_job(connection, active->job));
+    }
+  }
+  for (const Effect& effect : effects_) {
+    YARD_TRY(write_effect(connection, effect));
+  }
+  return {};
+}
+
+Result<void> Reconciler::write_effect(Connection& connection, const Effect& effect) {
+  if (std::holds_alternative<Send>(effect.action)) {
+    return save_commands(connection, effect.to, effect.commands);
+  }
+  const bool starts = std::holds_alternative<StartGang>(effect.action);
+  if (starts || std::holds_alternative<ReleaseGang>(effect.action)) {
+    YARD_TRY(delete_instances(connection, effect.job));
+  }
+  for (const InstanceRow& row : effect.rows) {
+    YARD_TRY(delete_keys_of(connection, effect.job, row.key.epoch - 1));
+    YARD_TRY(insert_instance(connection, row));
+  }
+  return {};
+}
+
+}  // namespace trainyard::control

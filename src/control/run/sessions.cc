@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/run/sessions.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "control/tables/metric_table.h"
+
+namespace trainyard::control {
+namespace {
+
+using nlohmann::json;
+
+Error denied() {
+  return {.code = Code::kDenied,
+          .message = "the token is unknown: the attempt of the job that it belonged to is over"};
+}
+
+Error old_attempt(const InstanceKey& key, int epoch) {
+  return {
+      .code = Code::kConflict,
+      .message = fmt::format("attempt {} of job {} is over: this is {}", epoch, key.job, key.epoch),
+      .subject = "epoch"};
+}
+
+// Follows from the epochs alone and is never stored.
+json restart_after(std::int64_t after) {
+  return json::array(
+      {wire::to_json(wire::Command{.seq = after + 1, .kind = wire::Command::Kind::kRestart})});
+}
+
+std::int64_t highest(const std::vector<wire::Report>& reports) {
+  std::int64_t seq = 0;
+  for (const wire::Report& report : reports) {
+    seq = std::max(seq, report.seq);
+  }
+  return seq;
+}
+
+json later_than(const std::vector<wire::Command>& commands, std::int64_t after) {
+  json list = json::array();
+  for (const wire::Command& command : commands) {
+    if (command.seq > after) {
+      list.push_back(wire::to_json(command));
+    }
+  }
+  return list;
+}
+
+Result<std::vector<wire::Report>> parse_reports(const json& body) {
+  if (!body.is_array()) {
+    return Error{.code = Code::kInvalidArgument, .message = "reports are an array"};
+  }
+  std::vector<wire::Report> reports;
+  for (const json& item : body) {
+    YARD_TRY(wire::Report report, wire::report_from_json(item));
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+void learn(const wire::Report& report, InstanceFacts& facts) {
+  if (report.phase) {
+    facts.phase = std::max(facts.phase, *report.phase);
+    facts.message = report.message;  // a message belongs to its phase
+  } else if (!report.message.empty()) {
+    facts.message = report.message;
+  }
+  if (report.exit && !facts.exit) {
+    facts.exit = report.exit;
+  } else if (report.exit) {
+    facts.exit->is_leaving = facts.exit->is_leaving || report.exit->is_leaving;
+  }
+  if (report.error && !facts.error) {
+    facts.error = report.error;
+  }
+  if (report.checkpoints) {
+    facts.is_flushing = report.checkpoints->is_flushing;
+  }
+}
+
+}  // namespace
+
+void Sessions::open(const std::string& job, const std::vector<Opening>& openings) {
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(sessions_, [&](const auto& item) { return item.second.key.job == job; });
+    for (const Opening& opening : openings) {
+      sessions_[opening.row.token_hash] = {.key = opening.row.key,
+                                           .assignment = wire::to_json(opening.assignment),
+                                           .log_stream = opening.assignment.log_stream,
+                                           .facts = opening.row.facts,
+                                           .acknowledged = opening.row.acknowledged,
+                                           .commands = opening.row.commands};
+    }
+  }
+  answer_polls();
+}
+
+void Sessions::send(const InstanceKey& key, std::vector<wire::Command> commands) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(sessions_.begin(), sessions_.end(),
+                                    [&](const auto& item) { return item.second.key == key; });
+    if (found == sessions_.end()) {
+      return;
+    }
+    found->second.commands = std::move(commands);
+  }
+  answer_polls();
+}
+
+void Sessions::answer_polls() {
+  std::vector<std::pair<Answer, Result<json>>> ready;
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(polls_, [&](Poll& poll) {
+      auto answer = answer_to(poll);
+      if (!answer) {
+        return false;
+      }
+      ready.emplace_back(std::move(poll.answer), std::move(*answer));
+      return true;
+    });
+  }
+  for (auto& [answer, list] : ready) {
+    answer(std::move(list));
+  }
+}
+
+void Sessions::expire() {
+  std::vector<Answer> over;
+  const SteadyTime now = clock_.steady_now();
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(polls_, [&](Poll& poll) {
+      if (poll.until > now) {
+        return false;
+      }
+      over.push_back(std::move(poll.answer));
+      return true;
+    });
+  }
+  for (const Answer& answer : over) {
+    answer(json::array());
+  }
+}
+
+void Sessions::shut() {
+  std::vector<Poll> polls;
+  {
+    const MutexLock lock(mutex_);
+    is_shut_ = true;
+    sessions_.clear();
+    polls.swap(polls_);
+  }
+  for (const Poll& poll : polls) {
+    poll.answer(Error{.code = Code::kUnavailable, .message = "the server is stopping"});
+  }
+}
+
+Result<Sessions::Session*> Sessions::session_of(const std::string& token_hash,
+                                                std::optional<int> epoch) {
+  if (is_shut_) {
+    return Error{.code = Code::kUnavailable, .message = "the server is stopping"};
+  }
+  const auto found = sessions_.find(token_hash);
+  if (found == sessions_.end()) {
+    return denied();
+  }
+  const InstanceKey& key = found->second.key;
+  if (epoch && *epoch < key.epoch) {
+    return old_attempt(key, *epoch);
+  }
+  if (epoch && *epoch > key.epoch) {
+    return denied();  // of an attempt that never was
+  }
+  return &found->second;
+}
+
+Result<InstanceKey> Sessions::find(const InstanceCaller& caller) {
+  const MutexLock lock(mutex_);
+  YARD_TRY(const Session* session, session_of(sha256_hex(caller.token), caller.epoch));
+  return session->key;
+}
+
+Result<json> Sessions::assignment(const InstanceCaller& caller) {
+  const MutexLock lock(mutex_);
+  YARD_TRY(const Session* session, session_of(sha256_hex(caller.token), std::nullopt));
+  return session->assignment;
+}
+
+std::optional<Result<json>> Sessions::answer_to(const Poll& poll) {
+  const Result<Session*> session = session_of(poll.token_hash, poll.epoch);
+  if (!session) {
+    return session.error().code == Code::kConflict ? Result<json>(restart_after(poll.after))
+                                                   : Result<json>(session.error());
+  }
+  json list = later_than((*session)->commands, poll.after);
+  return list.empty() ? std::nullopt : std::optional(Result<json>(std::move(list)));
+}
+
+void Sessions::commands(const InstanceCaller& caller, std::int64_t after,
+                        std::chrono::milliseconds time, Answer answer) {
+  Poll poll{.token_hash = sha256_hex(caller.token),
+            .epoch = caller.epoch,
+            .after = after,
+            .until = clock_.steady_now() + time,
+            .answer = std::move(answer)};
+  std::optional<Result<json>> now;
+  {
+    const MutexLock lock(mutex_);
+    now = answer_to(poll);
+    if (!now && time.count() > 0) {
+      polls_.push_back(std::move(poll));
+      return;
+    }
+  }
+  poll.answer(now ? std::move(*now) : Result<json>(json::array()));
+}
+
+Result<Sessions::Batch> Sessions::begin_batch(const std::string& token_hash,
+                                              std::optional<int> epoch) {
+  const MutexLock lock(mutex_);
+  const Result<Session*> found = session_of(token_hash, epoch);
+  if (!found && found.error().code == Code::kConflict) {
+    Batch old;
+    old.is_old = true;
+    return old;
+  }
+  if (!found) {
+    return found.error();
+  }
+  Session& session = **found;
+  const bool was_busy = std::exchange(session.is_storing, true);
+  return Batch{.key = session.key,
+               .log_stream = session.log_stream,
+               .facts = session.facts,
+               .acknowledged = session.acknowledged,
+               .was_busy = was_busy};
+}
+
+void Sessions::end_batch(const std::string& token_hash, const Batch& batch) {
+  const MutexLock lock(mutex_);
+  const auto found = sessions_.find(token_hash);
+  if (found != sessions_.end() && found->second.key == batch.key) {
+    found->second.facts = batch.facts;
+    found->second.acknowledged = batch.acknowledged;
+    found->second.is_storing = false;
+  }
+}
+
+// The lines first: if we die in between, they come again and stand twice, but none is missing.
+// Points of metrics are in the transaction: each counts once. False when the attempt is over.
+Result<bool> Sessions::store(const Batch& batch, const std::vector<LogEvent>& events,
+                             const std::vector<wire::MetricPoint>& points) {
+  if (!events.empty()) {
+    YARD_TRY(logs_.append(kTrainingLogGroup, batch.log_stream, events));
+    // On disk first: the instance forgets what is acknowledged.
+    YARD_TRY(logs_.sync(kTrainingLogGroup, batch.log_stream));
+  }
+  return database_.write([&](Connection& connection) -> Result<bool> {
+    YARD_TRY(const bool is_current,
+             save_facts(connection, batch.key, batch.facts, batch.acknowledged));
+    if (is_current) {
+      YARD_TRY(add_points(connection, batch.key.job, points));
+    }
+    return is_current;
+  });
+}
+
+Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
+  const std::string hash = sha256_hex(caller.token);
+  const Now received{.wall = clock_.now(), .steady = clock_.steady_now()};
+  YARD_TRY(const std::vector<wire::Report> reports, parse_reports(body));
+  YARD_TRY(const Batch before, begin_batch(hash, caller.epoch));
+  if (before.is_old) {
+    return json{{"acknowledged", highest(reports)}};
+  }
+  Batch batch = before;
+  std::vector<LogEvent> events;
+  std::vector<wire::MetricPoint> points;
+  for (const wire::Report& report : reports) {
+    // Not: a beat, what was seen before, what is behind a gap that will be filled first, and a
+    // repetition of what is being stored (it will come again).
+    if (before.was_busy || report.seq != batch.acknowledged + 1) {
+      continue;
+    }
+    batch.acknowledged = report.seq;
+    learn(report, batch.facts);
+    for (const wire::LogLine& line : report.lines) {
+      events.push_back({.at = line.at, .text = line.text});
+    }
+    points.insert(points.end(), report.points.begin(), report.points.end());
+  }
+  if (batch.acknowledged != before.acknowledged) {
+    batch.facts.heard = received.wall;
+    const Result<bool> stored = store(batch, events, points);
+    if (!stored || !*stored) {
+      end_batch(hash, before);
+      return stored ? Result<json>(json{{"acknowledged", highest(reports)}})
+                    : Result<json>(stored.error().in("storing reports"));
+    }
+  }
+  if (!before.was_busy) {
+    end_batch(hash, batch);
+  }
+  news_({.key = batch.key,
+         .acknowledged = batch.acknowledged,
+         .facts = batch.facts,
+         .received = received});
+  return json{{"acknowledged", batch.acknowledged}};
+}
+
+}  // namespace trainyard::control
