@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports that wait for the server's acknowledgement, oldest first. Memory is bounded: what does
+// not fit goes to a file and comes back from there in order, so that a job whose server is away for
+// hours keeps its log. One owner; reporter.cc locks. The file is no journal: it dies with the
+// supervisor, as the job does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/result.h"
+
+namespace trainyard::instance {
+
+class Outbox {
+ public:
+  // `spool` is made when it is needed. `limit` is in bytes of report text.
+  Outbox(Path spool, std::size_t limit) : spool_path_(std::move(spool)), limit_(limit) {}
+
+  // `text` is one report as JSON without line breaks. Sequence numbers rise. False when neither
+  // memory nor disk takes it: lost. `must_keep` reports (all but log lines) are always taken.
+  bool push(std::int64_t seq, std::string text, bool must_keep);
+
+  bool is_empty() const { return waiting_.empty(); }
+  // The oldest reports as a JSON list of about `bytes`, at least one; "[]" when there is none.
+  std::string batch(std::size_t bytes) const;
+  // Forgets everything up to and with `seq`.
+  void acknowledge(std::int64_t seq);
+
+ private:
+  struct Entry {
+    std::int64_t seq = 0;
+    std::string text;
+  };
+
+  Result<void> spool(std::int64_t seq, const std::string& text);
+  Result<void> load();
+
+  Path spool_path_;
+  std::size_t limit_;
+  std::deque<Entry> waiting_;
+  std::size_t bytes_ = 0;  // of waiting_
+  Fd spool_;
+  std::uint64_t written_ = 0;  // end of the spool
+  std::uint64_t read_ = 0;     // what has come back from it
+};
+
+}  // namespace trainyard::instance

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "instance/session.h"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "instance/faults.h"
+#include "instance/launch/interfaces.h"
+#include "instance/launch/request.h"
+#include "instance/machine.h"
+#include "instance/run/private_mounts.h"
+#include "instance/transfer/artifacts.h"
+#include "instance/transfer/channels.h"
+#include "instance/transfer/code.h"
+#include "sandbox/cgroup.h"
+#include "wire/upload_error.h"
+
+namespace trainyard::instance {
+namespace {
+
+constexpr Duration kEventInterval{1000};
+constexpr Duration kFlushTurn{50};
+// A finished instance waits for a server that is away; its engine ends it if nobody comes.
+constexpr Duration kLastWord{3'600'000};
+constexpr Duration kShortWord{3000};
+constexpr Duration kLastSearch{5000};  // of lines that wait to be searched for metrics
+
+Error stopped_error() {
+  return Error{Code::kCancelled, "stopped before the program was started"};
+}
+
+}  // namespace
+
+SessionEnd Session::run() {
+  live();
+  const bool left_early = terminated_ || denied_;
+  if (!left_early && !restart_) {
+    in_.reporter.drain(kLastWord);
+    // A restart may have come instead of the last acknowledgement.
+    while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
+      take(std::move(*event));
+    }
+  } else if (left_early) {
+    in_.reporter.drain(kShortWord);
+  }
+  if (terminated_ || denied_) {
+    return SessionEnd::kLeft;
+  }
+  return restart_ ? SessionEnd::kRestart : SessionEnd::kDone;
+}
+
+void Session::live() {
+  in_.reporter.phase(wire::Phase::kStarting);
+  if (const Result<void> prepared = prepare(); prepared) {
+    in_.reporter.phase(wire::Phase::kReady);
+    while (!go_ && !stopping_) {
+      wait_for_event();
+    }
+    if (stopping_) {
+      report_stopped();
+    } else {
+      train();
+    }
+  } else if (stopping_ || in_.inbox.stopped().stop_requested()) {
+    report_stopped();
+  } else {
+    log_error(prepared.error().message);
+    in_.reporter.error(prepared.error());
+  }
+  finish();
+}
+
+Result<void> Session::prepare() {
+  if (std::exchange(in_.carried.is_used, true)) {
+    const std::string layered = std::exchange(in_.carried.layered, {});
+    if (Result<void> cleared = clear_scratch(in_.scratch, layered); !cleared) {
+      return platforms_fault(cleared.error().in("clearing away the attempt before"));
+    }
+  }
+  Result<ContainerPlaces> places =
+      make_places(in_.assignment, in_.scratch, own_environment(), in_.shared.has_value());
+  if (!places) {
+    return platforms_fault(std::move(places).error());
+  }
+  places_ = std::move(*places);
+  YARD_TRY(const LaunchForm form, launch_form(in_.assignment));
+  in_.reporter.phase(wire::Phase::kDownloading);
+  const ProgressSinks sinks{
+      .message = [this](const std::string& text) { tell(text); },
+      .note = [this](std::string text) { in_.reporter.note(std::move(text)); }};
+  YARD_TRY(const std::vector<std::string> remarks,
+           fetch_channels(in_.assignment, in_.downloads, ml(), sinks, in_.inbox.stopped()));
+  if (!remarks.empty()) {
+    remark_ = "; " + join(remarks, "; ");
+    tell("Input data downloaded");
+  }
+  YARD_TRY(restore_checkpoints(sinks));
+  return make_ready(form);
+}
+
+Result<void> Session::restore_checkpoints(const ProgressSinks& sinks) {
+  const nlohmann::json& request = in_.assignment.request;
+  YARD_TRY(const std::optional<CheckpointPlace> place, checkpoint_place(request, in_.scratch));
+  if (place) {
+    YARD_TRY(make_checkpoint_place(*place, places_));
+    checkpoints_ = Checkpoints(*place);
+  } else if (flag_at(request, "EnableManagedSpotTraining")) {
+    sinks.note(
+        "EnableManagedSpotTraining without CheckpointConfig: after an interruption this job begins "
+        "anew, for nothing of /opt/ml/checkpoints is kept in S3.");
+  }
+  return checkpoints_.restore(in_.downloads, sinks, in_.inbox.stopped());
+}
+
+Result<void> Session::make_ready(const LaunchForm& form) {
+  YARD_TRY(const CodeFacts facts, fetch_code(in_.assignment, form, in_.downloads, ml()));
+  ContainerEnvironment environment =
+      container_environment(in_.assignment, {.caller = own_environment(),
+                                             .credentials_path = in_.credentials_path,
+                                             .hidden = hidden_directories(places_),
+                                             .shared = in_.shared});
+  std::vector<std::string> notes;
+  YARD_TRY(settle_interfaces(environment.defaults_and_user, in_.assignment, network_interfaces(),
+                             notes));
+  places_.files = environment.files;
+  std::erase_if(places_.files, [](const VisibleFile& file) {
+    std::error_code failed;
+    return !std::filesystem::exists(file.source, failed);
+  });
+  plan_ = launch_plan(in_.assignment, form, facts, environment);
+  notes.insert(notes.end(), plan_.notes.begin(), plan_.notes.end());
+  for (const std::string& note : notes) {
+    in_.reporter.note(note);
+  }
+  YARD_TRY(check_needs(plan_, ml()));
+  return plan_.setup.empty() ? Result<void>() : install(plan_.setup);
+}
+
+void Session::tell(const std::string& text) {
+  in_.reporter.message(text + remark_);
+}
+
+Result<void> Session::install(const std::vector<SetupStep>& steps) {
+  if (!places_.python_environment.empty() && !places_.python_is_layered) {
+    if (Result<void> layer =
+            overlay_in_place(places_.python_environment, in_.scratch / "python-layer");
+        !layer) {
+      return platforms_fault(std::move(layer).error());
+    }
+    places_.python_is_layered = true;
+    in_.carried.layered = places_.python_environment;
+  }
+  for (const SetupStep& step : steps) {
+    tell("Preparing the container: " + step.what);
+    const std::vector<Process> processes = {step.process};
+    YARD_TRY(const RunOutcome outcome, run_container(processes));
+    YARD_TRY(const wire::Exit exit, exit_of(outcome, processes));
+    if (exit.stopped) {
+      return stopped_error();
+    }
+    if (exit.code != 0 || exit.signal != 0) {
+      const ExitStatus status{.code = exit.code, .signal = exit.signal};
+      return Error{Code::kInvalidArgument, "could not " + step.what + " (" + to_string(status) +
+                                               "): " + join(exit.last_lines, "\n")};
+    }
+  }
+  return {};
+}
+
+void Session::train() {
+  in_.reporter.phase(wire::Phase::kTraining);
+  if (Result<void> mirrored = start_mirror(); !mirrored) {
+    log_error(mirrored.error().message);
+    in_.reporter.error(platforms_fault(std::move(mirrored).error()));
+    return;
+  }
+  start_metrics();
+  start_raw_output();
+  Result<RunOutcome> outcome = run_container(plan_.processes);
+  finish_metrics();
+  raw_output_.reset();
+  if (restart_) {
+    return;
+  }
+  Result<wire::Exit> exit =
+      outcome ? exit_of(*outcome, plan_.processes) : Result<wire::Exit>(outcome.error());
+  if (!exit) {
+    log_error(exit.error().message);
+    flush_checkpoints();
+    in_.reporter.error(platforms_fault(std::move(exit).error()));
+    return;
+  }
+  for (const ProcessEnd& end : outcome->ends) {
+    if (!end.error.empty()) {
+      in_.reporter.note("The program could not be started: " + end.error);
+    }
+  }
+  FailureFile failure = read_failure_file(ml());
+  exit->failure_file = std::move(failure.text);
+  if (!failure.note.empty()) {
+    in_.reporter.note(failure.note);
+  }
+  exit->has_model = holds_files(ml(), "model");
+  exit->has_output = holds_files(ml(), "output/data");
+  exit->is_leaving = terminated_;
+  if (in_.assignment.hosts.size() > 1) {
+    exit->model_files = first_names(ml(), "model");
+    exit->output_files = first_names(ml(), "output/data");
+  }
+  // At once, for the peers of a failure wait for nothing; but this host has ended only when its
+  // checkpoints are in S3, for nothing is sent later.
+  in_.reporter.exit(*exit);
+  flush_checkpoints();
+  if (!restart_) {
+    exit->is_leaving = terminated_;  // a signal may have come meanwhile
+    in_.reporter.ended(std::move(*exit));
+  }
+}
+
+Result<void> Session::start_mirror() {
+  return checkpoints_.start(
+      in_.checkpoint_store,
+      {.progress = {.message = [this](std::string text) { in_.reporter.message(std::move(text)); },
+                    .note = [this](std::string text) { in_.reporter.note(std::move(text)); }},
+       .lag = [this](const wire::CheckpointLag& lag) { in_.reporter.checkpoints(lag); }},
+      in_.clock);
+}
+
+void Session::flush_checkpoints() {
+  checkpoints_.flush();
+  while (!checkpoints_.wait_for_end(kFlushTurn)) {
+    while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
+      take(std::move(*event));
+    }
+    if (must_leave()) {
+      checkpoints_.cancel();
+    }
+  }
+}
+
+void Session::start_raw_output() {
+  if (!wants_raw_output(in_.assignment.request)) {
+    return;
+  }
+  Result<RawOutput> output = RawOutput::open(ml(), in_.assignment.host, plan_.processes);
+  if (output) {
+    raw_output_ = std::move(*output);
+  } else {
+    in_.reporter.note("The raw output is not kept: " + output.error().message);
+  }
+}
+
+void Session::start_metrics() {
+  if (const auto definitions = metric_definitions(in_.assignment.request); !definitions.empty()) {
+    metrics_ = std::make_unique<MetricWatch>(
+        definitions,
+        MetricSinks{.points = [this](auto points) { in_.reporter.points(std::move(points)); },
+                    .note = [this](std::string text) { in_.reporter.note(std::move(text)); }});
+  }
+}
+
+void Session::finish_metrics() {
+  if (metrics_) {
+    metrics_->finish(kLastSearch);
+    metrics_.reset();
+  }
+}
+
+void Session::report_stopped() {
+  in_.reporter.ended({.stopped = true, .is_leaving = terminated_, .at = in_.clock.now()});
+}
+
+void Session::finish() {
+  while (!upload_ && !must_leave()) {
+    wait_for_event();
+  }
+  if (upload_ && !must_leave()) {
+    upload(*upload_);
+  }
+  // Who leaves unasked has sent nothing: the server must not take it for one that has.
+  if (!terminated_ && !denied_) {
+    in_.reporter.phase(wire::Phase::kFinished);
+  }
+}
+
+// One error for both, when both have been tried: the first is what the job fails with, and that
+// must know whether there is a model.
+void Session::upload(const wire::Command& command) {
+  in_.reporter.phase(wire::Phase::kUploading);
+  const Upload model = upload_one(command.model, "model");
+  const Upload output = upload_one(command.output, "output/data");
+  std::optional<Error> error = model.error ? model.error : output.error;
+  if (!error) {
+    return;
+  }
+  if (model.error && output.error) {
+    error->message += "; " + output.error->message;
+  }
+  error->subject = model.sent ? wire::kModelSent : "";
+  log_error(error->message);
+  in_.reporter.error(std::move(*error));
+}
+
+Session::Upload Session::upload_one(const std::optional<wire::ArtifactUpload>& upload,
+                                    const std::string& directory) {
+  if (!upload) {
+    return {};
+  }
+  if (Result<void> ready = make_directories(in_.scratch / "empty"); !ready) {
+    return {.error = platforms_fault(std::move(ready).error())};
+  }
+  // What user code may have made of the directory is never followed: a link counts as nothing.
+  const Path tree = holds_files(ml(), directory) ? ml() / directory : in_.scratch / "empty";
+  const std::string what = "/opt/ml/" + directory;
+  if (!upload->note.empty()) {
+    in_.reporter.note(upload->note);
+  }
+  Result<LeftOut> sent = upload_artifact(in_.uploads, *upload, tree, what);
+  if (!sent) {
+    return {.error = std::move(sent).error()};
+  }
+  return {.sent = true,
+          .error = sent->count == 0 ? std::nullopt
+                                    : std::optional(left_out_error(*sent, *upload, what))};
+}
+
+Result<RunOutcome> Session::run_container(const std::vector<Process>& processes) {
+  outcome_ = RunOutcome{};
+  closed_ = false;
+  kill_at_.reset();
+  // As the engine has made them: none, where it could not.
+  const std::vector<Path> groups = sandbox::read_groups(in_.scratch / "cgroups");
+  const std::uint64_t kills_before = out_of_memory_kills(groups);
+  PumpSinks sinks{.lines = [this](auto lines) { take_lines(std::move(lines)); },
+                  .ended = [this](ProcessEnd end) { in_.inbox.push(std::move(end)); },
+                  .closed = [this] { in_.inbox.push(ContainerClosed{}); }};
+  if (raw_output_) {
+    sinks.raw = [this](int process, std::string_view bytes) { raw_output_->write(process, bytes); };
+  }
+  sandbox::ContainerSpec spec{
+      .hostname = in_.assignment.host, .mounts = container_mounts(places_), .program = {}};
+  spec.control_groups = groups;
+  spec.has_empty_network = in_.shared && flag_at(in_.assignment.request, "EnableNetworkIsolation");
+  Result<std::unique_ptr<ContainerRun>> started =
+      ContainerRun::start(std::move(spec), processes, std::move(sinks), in_.clock);
+  if (!started) {
+    return platforms_fault(std::move(started).error());
+  }
+  container_ = std::move(*started);
+  while (!closed_) {
+    wait_for_event();
+  }
+  outcome_.closed_at = in_.clock.now();
+  outcome_.stopped = stopping_;
+  outcome_.out_of_memory = out_of_memory_kills(groups) > kills_before;
+  tell_kill(processes.size());
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    const auto& tail = container_->pump().tail(static_cast<int>(i));
+    outcome_.tails.emplace_back(tail.begin(), tail.end());
+  }
+  const auto& diagnostics = container_->pump().diagnostics();
+  outcome_.diagnostics.assign(diagnostics.begin(), diagnostics.end());
+  if (container_->pump().is_stuck()) {
+    in_.reporter.note(
+        "This host does not get rid of a process of the job and goes on without it; " +
+        ("its machine should be restarted: " + join(outcome_.diagnostics, "; ")));
+  }
+  const Result<ExitStatus> status = container_->status();
+  container_.reset();
+  if (!status) {
+    return platforms_fault(status.error());
+  }
+  outcome_.container = *status;
+  return std::move(outcome_);
+}
+
+// On the pump's thread.
+void Session::take_lines(std::vector<wire::LogLine> lines) {
+  if (metrics_) {
+    metrics_->offer(lines);
+  }
+  in_.reporter.lines(std::move(lines));
+}
+
+void Session::wait_for_event() {
+  if (std::optional<Event> event = in_.inbox.next(kEventInterval)) {
+    take(std::move(*event));
+  }
+}
+
+void Session::take(Event event) {
+  if (auto* command = std::get_if<wire::Command>(&event)) {
+    take(*command);
+  } else if (auto* end = std::get_if<ProcessEnd>(&event)) {
+    take(std::move(*end));
+  } else if (std::holds_alternative<ContainerClosed>(event)) {
+    closed_ = true;
+  } else if (const auto* forwarded = std::get_if<Forwarded>(&event)) {
+    if (container_) {
+      container_->signal(forwarded->signal);
+    }
+  } else if (std::holds_alternative<Terminated>(event)) {
+    // Asked a second time, there is no more patience.
+    ask_to_stop(terminated_ ? Duration(0) : in_.assignment.stop_grace);
+    terminated_ = true;
+  } else {
+    log_warning("this attempt is over: the server no longer knows it");
+    ask_to_stop(Duration(0));
+    denied_ = true;
+  }
+}
+
+void Session::take(const wire::Command& command) {
+  switch (command.kind) {
+    case wire::Command::Kind::kGo:
+      go_ = true;
+      return;
+    case wire::Command::Kind::kStop:
+      return ask_to_stop(in_.assignment.stop_grace);
+    case wire::Command::Kind::kAbort:
+      return ask_to_stop(kVictimGrace);
+    case wire::Command::Kind::kUpload:
+      upload_ = command;
+      return;
+    case wire::Command::Kind::kRelease:
+      released_ = true;
+      return ask_to_stop(Duration(0));
+    case wire::Command::Kind::kRestart:
+      restart_ = true;
+      return ask_to_stop(Duration(0));
+  }
+}
+
+void Session::take(ProcessEnd end) {
+  if (was_killed(end)) {
+    checkpoints_.killed(
+        {.at = end.at, .is_by_stop = stopping_ && end.victim && end.signal != SIGKILL});
+  }
+  if (end.code != 0 || end.signal != 0) {
+    expect_kill(kVictimGrace);
+  }
+  outcome_.ends.push_back(std::move(end));
+}
+
+void Session::expect_kill(Duration grace) {
+  const SteadyTime then = in_.clock.steady_now() + grace;
+  kill_at_ = std::min(kill_at_.value_or(then), then);
+}
+
+// What the container's init has ended by force is told by nobody but the clock, and its own end by
+// nobody at all.
+void Session::tell_kill(std::size_t processes) {
+  const bool is_forced = kill_at_ && in_.clock.steady_now() >= *kill_at_;
+  if (is_forced || outcome_.out_of_memory || outcome_.ends.size() < processes) {
+    checkpoints_.killed({.at = outcome_.closed_at});
+  }
+}
+
+void Session::ask_to_stop(Duration grace) {
+  stopping_ = true;
+  if (container_) {
+    checkpoints_.stopping();
+    expect_kill(grace);
+    container_->stop(grace);
+  }
+}
+
+}  // namespace trainyard::instance

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole instances: the real supervisor as a process, in a network namespace of this test's own,
+// against testing/fake_server.h. Needs root.
+#include "instance/session.h"
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sched.h>
+#include <unistd.h>
+
+#include "formats/archive.h"
+#include "formats/tar_gz.h"
+#include "instance/testing/fake_server.h"
+#include "instance/testing/sleepers.h"
+#include "wire/upload_error.h"
+
+namespace trainyard::instance {
+namespace {
+
+using nlohmann::json;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using wire::Phase;
+using Kind = wire::Command::Kind;
+
+// Once for this process: what an engine gives an instance.
+void enter_own_network() {
+  static const bool kDone = [] {
+    EXPECT_EQ(unshare(CLONE_NEWNET), 0);
+    for (const char* address :
+         {"127.0.0.1/8", "169.254.170.2/32", "10.77.0.1/32", "10.77.0.2/32"}) {
+      const auto added = run_command(
+          {.argv = {"ip", "address", "add", address, "dev", "lo"}, .env = {}}, Duration(5000));
+      EXPECT_TRUE(added);
+    }
+    EXPECT_TRUE(
+        run_command({.argv = {"ip", "link", "set", "lo", "up"}, .env = {}}, Duration(5000)));
+    return true;
+  }();
+  EXPECT_TRUE(kDone);
+}
+
+class SessionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) {
+      GTEST_SKIP() << "needs root";
+    }
+    enter_own_network();
+    ASSERT_TRUE(make_directories(home() / "run/job-1/1/algo-1", 0700));
+    ASSERT_TRUE(make_directories(environment() / "bin"));
+    std::filesystem::create_symlink("/usr/bin/python3", environment() / "bin/python");
+    request_ = {{"HyperParameters",
+                 {{"sagemaker_program", "train.sh"},
+                  {"sagemaker_submit_directory", "s3://bucket/sourcedir.tar.gz"}}},
+                {"ResourceConfig", {{"InstanceType", "ml.m5.xlarge"}}}};
+  }
+  void TearDown() override {
+    if (instance_) {
+      static_cast<void>(instance_->signal(SIGKILL));
+      static_cast<void>(instance_->wait());
+    }
+  }
+
+  Path home() const { return directory_.path() / "home"; }
+  Path environment() const { return home() / "env"; }
+  Path scratch() const { return home() / "run/job-1/1/algo-1"; }
+
+  // The source archive of the job: names and contents.
+  void source(const std::map<std::string, std::string>& files) {
+    const Path tree = directory_.path() / "source";
+    for (const auto& [name, content] : files) {
+      ASSERT_TRUE(make_directories((tree / name).parent_path()));
+      ASSERT_TRUE(write_file(tree / name, content));
+    }
+    archive_.clear();
+    ASSERT_TRUE(write_tar_gz(tree, {}, [this](std::span<const std::byte> bytes) {
+      archive_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return Result<void>();
+    }));
+  }
+
+  void make_server() {
+    server_ = std::make_unique<FakeServer>(
+        directory_.path() / "objects",
+        wire::Assignment{.job_name = "job-1",
+                         .job_arn = "arn:job-1",
+                         .region = "us-east-1",
+                         .account = "123456789012",
+                         .host = "algo-1",
+                         .hosts = {{"algo-1", "10.77.0.1"}, {"algo-2", "10.77.0.2"}},
+                         .network_interface = "lo",
+                         .request = request_,
+                         .python_environment = environment().string(),
+                         .server = {},
+                         .num_cpus = 2,
+                         .gpus = {},
+                         .log_stream = "job-1/algo-1-1",
+                         .stop_grace = Duration(3000)});
+    server_->put("sourcedir.tar.gz", archive_);
+    server_->on_report([this](const wire::Report& report) {
+      if (report.phase == Phase::kReady) {
+        server_->send({.kind = Kind::kGo});
+      } else if (report.phase == Phase::kEnded && report.exit) {
+        wire::Command upload{.kind = Kind::kUpload};
+        upload.model =
+            wire::ArtifactUpload{.s3_uri = "s3://bucket/out/model.tar.gz", .note = upload_note_};
+        server_->send(upload);
+      } else if (report.error) {
+        server_->send({.kind = Kind::kRelease});
+      }
+    });
+  }
+
+  void launch() {
+    if (!server_) {
+      make_server();
+    }
+    ASSERT_TRUE(write_file(scratch() / "token", "the-token\n", 0600));
+    const Path self = std::filesystem::read_symlink("/proc/self/exe");
+    auto log = open_file(directory_.path() / "supervisor.log", O_WRONLY | O_CREAT | O_APPEND);
+    ASSERT_TRUE(log);
+    auto child = spawn({.argv = {self.string(), "instance", "--server", server_->url(), "--scratch",
+                                 scratch().string()},
+                        .env = {{"TRAINYARD_HOME", home().string()}},
+                        .inherit_env = true,
+                        .fds = {{log->get(), 2}}});
+    ASSERT_TRUE(child) << child.error().message;
+    instance_ = std::make_unique<Child>(std::move(*child));
+  }
+
+  bool wait_for_line(const std::string& text) {
+    return server_->wait_until([&] {
+      const std::vector<std::string> lines = server_->lines();
+      return std::count(lines.begin(), lines.end(), text) > 0;
+    });
+  }
+  void wait_for_end(int code = 0) {
+    constexpr ExitStatus kStillRunning{.code = -1};
+    const Result<std::optional<ExitStatus>> status = instance_->wait_for(std::chrono::seconds(40));
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(status->value_or(kStillRunning).code, code) << supervisor_log();
+  }
+  void run() {
+    launch();
+    wait_for_end();
+  }
+
+  std::string supervisor_log() const {
+    return read_file(directory_.path() / "supervisor.log").value_or("");
+  }
+  wire::Exit exit() const {
+    for (const wire::Report& report : server_->reports()) {
+      if (report.exit) {
+        return *report.exit;
+      }
+    }
+    ADD_FAILURE() << "no exit was reported:\n" << supervisor_log();
+    return {};
+  }
+  Error error() const {
+    for (const wire::Report& report : server_->reports()) {
+      if (report.error) {
+        return *report.error;
+      }
+    }
+    ADD_FAILURE() << "no error was reported";
+    return {};
+  }
+  std::string model_file(const std::string& name) {
+    const std::string archive = server_->get("out/model.tar.gz");
+    const Path path = directory_.path() / "model";
+    EXPECT_TRUE(make_directories(path));
+    EXPECT_TRUE(write_file(directory_.path() / "model.tar.gz", archive));
+    EXPECT_TRUE(extract_archive(directory_.path() / "model.tar.gz", path));
+    return read_file(path / name).value_or("(missing)");
+  }
+
+  TempDir directory_ = *TempDir::make("trainyard-session-");
+  json request_;
+  std::string upload_note_;  // with the command to upload
+  std::string archive_;
+  std::unique_ptr<FakeServer> server_;
+  std::unique_ptr<Child> instance_;
+};
+
+const char* const kShowEverything = R"(
+import json, os, socket, sys, urllib.request
+base = os.environ["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"]
+keys = json.load(urllib.request.urlopen("http://169.254.170.2" + base, timeout=5))
+seen = {"argv": sys.argv[1:], "hps": json.loads(os.environ["SM_HPS"]),
+        "text": os.environ["SM_HP_TEXT"], "key": keys["AccessKeyId"], "host": socket.gethostname(),
+        "peer": socket.gethostbyname("algo-2"), "self": socket.gethostbyname("algo-1"),
+        "data": open("/opt/ml/input/data/training/part/a").read(),
+        "homes": os.listdir("/root"), "cwd": os.getcwd()}
+open("/opt/ml/model/seen.json", "w").write(json.dumps(seen))
+print("done", flush=True)
+)";
+
+TEST_F(SessionTest, RunsAScriptFromItsSourceToItsModel) {
+  source({{"train.py", kShowEverything}});
+  const std::string hostile = "a'b\"c\n$(id) `id` \\ * %s 日本語";
+  request_["HyperParameters"]["sagemaker_program"] = "\"train.py\"";
+  request_["HyperParameters"]["text"] = hostile;
+  request_["HyperParameters"]["list"] = "[1, 2]";
+  request_["InputDataConfig"] = {
+      {{"ChannelName", "training"},
+       {"DataSource",
+        {{"S3DataSource", {{"S3DataType", "S3Prefix"}, {"S3Uri", "s3://bucket/data"}}}}}}};
+  upload_note_ = "a word of the server";
+  make_server();
+  server_->put("data/part/a", "bytes of a");
+  run();
+  EXPECT_THAT(server_->phases(),
+              ElementsAre(Phase::kStarting, Phase::kDownloading, Phase::kReady, Phase::kTraining,
+                          Phase::kEnded, Phase::kUploading, Phase::kFinished));
+  EXPECT_EQ(exit().code, 0);
+  EXPECT_TRUE(exit().has_model);
+  EXPECT_THAT(exit().model_files, Contains("seen.json"));
+  EXPECT_THAT(server_->lines(), Contains("a word of the server"));
+  const json seen = json::parse(model_file("seen.json"), nullptr, false);
+  ASSERT_TRUE(seen.is_object()) << testing::PrintToString(server_->lines());
+  EXPECT_EQ(seen["argv"], (json{"--list", "[1, 2]", "--text", hostile}));
+  EXPECT_EQ(seen["hps"], (json{{"list", {1, 2}}, {"text", hostile}}));
+  EXPECT_EQ(seen["text"], hostile);
+  EXPECT_EQ(seen["key"], "ASIAX");
+  EXPECT_EQ(seen["host"], "algo-1");
+  EXPECT_EQ(seen["peer"], "10.77.0.2");
+  EXPECT_EQ(seen["self"], "10.77.0.1");
+  EXPECT_EQ(seen["data"], "bytes of a");
+  EXPECT_EQ(seen["cwd"], "/opt/ml/code");
+  const auto took = server_->time_of_line("done") - server_->assigned_at();
+  std::printf("assignment to the script's last line: %lld ms\n",
+              static_cast<long long>(took.count()));
+}
+
+TEST_F(SessionTest, NamesTheRankThatFailed) {
+  source(
+      {{"train.sh", "echo rank $RANK of $WORLD_SIZE; [ $RANK = 1 ] && exit 3; exec sleep 1000"}});
+  request_["HyperParameters"]["sagemaker_torch_distributed_enabled"] = "true";
+  request_["HyperParameters"]["sagemaker_nproc_per_node"] = "2";
+  run();
+  EXPECT_EQ(exit().code, 3);
+  EXPECT_EQ(exit().global_rank, 1);
+  EXPECT_FALSE(exit().stopped);
+  EXPECT_THAT(exit().last_lines, Contains("[rank 1] rank 1 of 4"));
+}
+
+TEST_F(SessionTest, PassesTheFailureFileOn) {
+  source({{"train.sh", "echo bad data > /opt/ml/output/failure; exit 9"}});
+  run();
+  EXPECT_EQ(exit().code, 9);
+  EXPECT_EQ(exit().failure_file, "bad data\n");
+}
+
+TEST_F(SessionTest, NotesAFailureFileThatSaysNothing) {
+  source({{"train.sh", "mkdir /opt/ml/output/failure; exit 9"}});
+  run();
+  EXPECT_EQ(exit().failure_file, "");
+  EXPECT_THAT(server_->lines(), Contains(HasSubstr("/opt/ml/output/failure says nothing: it is a "
+                                                   "directory, not a file")));
+}
+
+TEST_F(SessionTest, UploadsTheModelWithoutAStrayPipeAndThenFails) {
+  source({{"train.sh", "mkfifo /opt/ml/model/pipe; echo weights > /opt/ml/model/w"}});
+  run();
+  EXPECT_EQ(error().code, Code::kInvalidArgument);
+  EXPECT_EQ(error().subject, wire::kModelSent);
+  EXPECT_THAT(error().message,
+              HasSubstr("the rest is in the archive. Left out: \"pipe\" is a pipe"));
+  EXPECT_TRUE(server_->has_phase(Phase::kFinished));
+  EXPECT_EQ(model_file("w"), "weights\n");
+}
+
+TEST_F(SessionTest, RefusesAMissingEntryPointBeforeAnythingRuns) {
+  source({{"other.py", ""}});
+  run();
+  EXPECT_EQ(error().code, Code::kNotFound);
+  EXPECT_THAT(error().message, HasSubstr("'train.sh'"));
+  EXPECT_THAT(error().message, HasSubstr("other.py"));
+  EXPECT_FALSE(server_->has_phase(Phase::kReady));
+}
+
+TEST_F(SessionTest, NamesAChannelWithoutObjects) {
+  source({{"train.sh", ""}});
+  request_["InputDataConfig"] = {
+      {{"ChannelName", "training"},
+       {"DataSource", {{"S3DataSource", {{"S3Uri", "s3://bucket/none"}}}}}}};
+  run();
+  EXPECT_EQ(error().code, Code::kNotFound);
+  EXPECT_THAT(error().message, HasSubstr("training"));
+  EXPECT_THAT(error().message, HasSubstr("s3://bucket/none"));
+}
+
+TEST_F(SessionTest, StopsWithTimeToSaveAndUploadsWhatIsThere) {
+  source({{"train.sh",
+           "trap 'echo saved > /opt/ml/model/last; exit 0' TERM; echo up; "
+           "while :; do sleep 0.05; done"}});
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->send({.kind = Kind::kStop});
+  wait_for_end();
+  EXPECT_TRUE(exit().stopped);
+  EXPECT_EQ(exit().code, 0);
+  EXPECT_EQ(model_file("last"), "saved\n");
+}
+
+TEST_F(SessionTest, KeepsEveryLineWhileTheServerIsAway) {
+  source({{"train.sh",
+           "echo up; sleep 0.3; i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done"}});
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->be_away(true);
+  ASSERT_TRUE(server_->wait_until([&] { return server_->refused() >= 3; }));
+  server_->be_away(false);
+  wait_for_end();
+  const std::vector<std::string> lines = server_->lines();
+  ASSERT_EQ(lines.size(), 2001u);
+  EXPECT_EQ(lines[1], "0");
+  EXPECT_EQ(lines[2000], "1999");
+}
+
+TEST_F(SessionTest, LeavesWhenItsAttemptIsOver) {
+  source({{"train.sh", "echo up; exec sleep 86396.25"}});
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->deny(true);
+  wait_for_end(1);
+  EXPECT_FALSE(sleeps_somewhere("86396.25"));
+}
+
+// A script that shows what it finds, leaves traces everywhere, and waits in its first attempt.
+const char* const kLeaveTraces = R"(
+ls -A /opt/ml/model /opt/ml/output/data /opt/ml/checkpoints /tmp /dev/shm /opt/ml/code
+cat /opt/ml/input/data/training/part/a
+for place in /opt/ml/model /opt/ml/output/data /opt/ml/checkpoints /tmp /dev/shm /opt/ml/code; do
+  echo left by a former attempt > $place/trace
+done
+setsid sh -c 'sleep 86394.25 & sleep 86394.25' &
+if [ -e /opt/ml/input/data/training/again ]; then echo again; exit 0; fi
+touch /opt/ml/input/data/training/again
+echo up; exec sleep 1000
+)";
+
+TEST_F(SessionTest, GoesRoundForANewAttemptAndKeepsOnlyTheChannels) {
+  source({{"train.sh", kLeaveTraces}});
+  request_["InputDataConfig"] = {
+      {{"ChannelName", "training"},
+       {"DataSource", {{"S3DataSource", {{"S3Uri", "s3://bucket/data"}}}}}}};
+  make_server();
+  server_->put("data/part/a", "bytes of a\n");
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->begin_attempt(2);
+  ASSERT_TRUE(server_->wait_until([&] { return server_->has_phase(Phase::kTraining); }));
+  EXPECT_EQ(server_->restarts(), 1) << "once is enough";
+  wait_for_end();
+  EXPECT_EQ(exit().code, 0);
+  EXPECT_THAT(server_->phases(),
+              ElementsAre(Phase::kStarting, Phase::kDownloading, Phase::kReady, Phase::kTraining,
+                          Phase::kEnded, Phase::kUploading, Phase::kFinished));
+  EXPECT_THAT(server_->lines(), Contains("again"));
+  EXPECT_THAT(server_->lines(), Contains("bytes of a"));
+  EXPECT_THAT(server_->lines(), Not(Contains("trace")));
+  EXPECT_EQ(model_file("trace"), "left by a former attempt\n") << "of this attempt";
+  EXPECT_THAT(server_->fetched(),
+              ElementsAre("data/part/a", "sourcedir.tar.gz", "sourcedir.tar.gz"));
+  EXPECT_FALSE(sleeps_somewhere("86394.25"));
+}
+
+TEST_F(SessionTest, FollowsNoLinkThatAnAttemptHasLeftInPlaceOfItsData) {
+  source({{"train.sh",
+           "cat /opt/ml/input/data/training/a; mv /opt/ml/input/data /opt/ml/input/gone; "
+           "ln -s /etc /opt/ml/input/data; rm -rf /opt/ml/output; ln -s /etc /opt/ml/output; "
+           "echo up; exec sleep 1000"}});
+  request_["InputDataConfig"] = {
+      {{"ChannelName", "training"},
+       {"DataSource", {{"S3DataSource", {{"S3Uri", "s3://bucket/data"}}}}}}};
+  make_server();
+  server_->put("data/a", "bytes of a\n");
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->begin_attempt(2);
+  ASSERT_TRUE(wait_for_line("up"));
+  EXPECT_THAT(server_->lines(), Contains("bytes of a"));
+  EXPECT_FALSE(std::filesystem::exists("/etc/training"));
+  EXPECT_FALSE(std::filesystem::exists("/etc/training-manifest"));
+}
+
+TEST_F(SessionTest, GoesRoundFromTheBarrierAndFromItsEnd) {
+  source({{"train.sh", "echo ran"}});
+  make_server();
+  server_->on_report([](const wire::Report&) {});
+  launch();
+  const auto reached = [&](Phase phase) {
+    return server_->wait_until([&] { return server_->has_phase(phase); });
+  };
+  ASSERT_TRUE(reached(Phase::kReady));
+  server_->begin_attempt(2);
+  ASSERT_TRUE(reached(Phase::kReady));
+  server_->send({.kind = Kind::kGo});
+  ASSERT_TRUE(reached(Phase::kEnded));
+  server_->begin_attempt(3);
+  ASSERT_TRUE(reached(Phase::kReady));
+  server_->send({.kind = Kind::kRelease});
+  wait_for_end();
+  EXPECT_EQ(server_->restarts(), 2);
+}
+
+TEST_F(SessionTest, SaysNothingMoreOfTheAttemptBefore) {
+  source({{"train.sh",
+           "if mkdir /opt/ml/input/data/second; then echo up; while :; do echo old; sleep 0.01; "
+           "done; fi"}});
+  make_server();
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->be_away(true);
+  ASSERT_TRUE(server_->wait_until([&] { return server_->refused() >= 3; }));
+  server_->begin_attempt(2);
+  server_->be_away(false);
+  ASSERT_TRUE(wait_for_line("up"));
+  EXPECT_LE(server_->dropped(), 10) << "at most what was sent before it heard";
+  EXPECT_EQ(server_->lines().front(), "up");
+}
+
+TEST_F(SessionTest, PassesUserSignalsOnToWhatExpectsThem) {
+  source({{"train.sh",
+           "sh -c 'trap \"echo one\" USR1; trap \"echo two\" USR2; echo up; "
+           "while :; do sleep 0.05; done' & exec sleep 1000"}});
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  ASSERT_TRUE(instance_->signal(SIGUSR1));
+  ASSERT_TRUE(wait_for_line("one"));
+  ASSERT_TRUE(instance_->signal(SIGUSR2));
+  ASSERT_TRUE(wait_for_line("two"));
+  EXPECT_FALSE(server_->has_phase(Phase::kEnded)) << "a sleep without a handler lives on";
+}
+
+TEST_F(SessionTest, TakesTheJobAlongWhenItIsKilled) {
+  source({{"train.sh", "echo up; exec sleep 86395.25"}});
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  ASSERT_TRUE(instance_->signal(SIGKILL));
+  ASSERT_TRUE(instance_->wait());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (sleeps_somewhere("86395.25") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(sleeps_somewhere("86395.25"));
+}
+
+TEST_F(SessionTest, StopsTheJobAndLeavesOnSigterm) {
+  source({{"train.sh", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"}});
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  ASSERT_TRUE(instance_->signal(SIGTERM));
+  wait_for_end(1);
+  EXPECT_THAT(server_->lines(), Contains("bye"));
+  EXPECT_TRUE(exit().stopped && exit().is_leaving);
+  EXPECT_FALSE(server_->has_phase(Phase::kFinished)) << "it was not told to, and has sent nothing";
+}
+
+TEST_F(SessionTest, InstallsRequirementsIntoALayerOfItsOwn) {
+  source({{"train.sh", "cat \"$(dirname \"$(command -v python)\")/../installed\""},
+          {"requirements.txt", "something\n"}});
+  const Path uv = environment() / "bin/uv";
+  ASSERT_TRUE(write_file(
+      uv, "#!/bin/sh\necho \"uv $*\"; cat requirements.txt > \"$(dirname \"$0\")/../installed\"\n",
+      0755));
+  run();
+  EXPECT_EQ(exit().code, 0);
+  EXPECT_THAT(server_->lines(), Contains("something"));
+  EXPECT_THAT(server_->lines(), Contains(HasSubstr("uv pip install --python")));
+  EXPECT_FALSE(std::filesystem::exists(environment() / "installed"));
+}
+
+TEST_F(SessionTest, MakesTheLayerAnewForANewAttempt) {
+  source({{"train.sh",
+           "cd \"$(dirname \"$(command -v python)\")\"; [ -e broken ] && echo broken; "
+           "touch broken; cat ../installed; echo up; exec sleep 1000"},
+          {"requirements.txt", "something\n"}});
+  ASSERT_TRUE(write_file(environment() / "bin/uv",
+                         "#!/bin/sh\ncat requirements.txt > \"$(dirname \"$0\")/../installed\"\n",
+                         0755));
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->begin_attempt(2);
+  ASSERT_TRUE(wait_for_line("up"));
+  EXPECT_THAT(server_->lines(), Contains("something"));
+  EXPECT_THAT(server_->lines(), Not(Contains("broken")));
+}
+
+TEST_F(SessionTest, QuotesTheInstallerWhenRequirementsFail) {
+  source({{"train.sh", ""}, {"requirements.txt", "x\n"}});
+  ASSERT_TRUE(
+      write_file(environment() / "bin/uv", "#!/bin/sh\necho no such package; exit 2\n", 0755));
+  run();
+  EXPECT_EQ(error().code, Code::kInvalidArgument);
+  EXPECT_THAT(error().message, HasSubstr("requirements.txt (exit code 2): no such package"));
+}
+
+TEST_F(SessionTest, SendsTheRestOfAModelAndRefusesALinkOutOfItByName) {
+  source({{"train.sh", "echo weights > /opt/ml/model/w; ln -s /etc/passwd /opt/ml/model/x"}});
+  run();
+  EXPECT_EQ(error().code, Code::kInvalidArgument);
+  EXPECT_THAT(error().message, HasSubstr("\"x\""));
+  EXPECT_THAT(server_->get("out/model.tar.gz"), Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace trainyard::instance

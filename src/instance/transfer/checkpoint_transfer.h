@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// One transfer of a mirror: a file to its object, or the removal of an object whose file has gone.
+// Reads through checkpoint_tree.h, judges how it ended in the words of checkpoint_plan.h. Called
+// from several threads.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "instance/transfer/checkpoint_plan.h"
+#include "instance/transfer/checkpoint_tree.h"
+#include "s3/object_store.h"
+
+namespace trainyard::instance {
+
+struct TransferReport {
+  TransferEnd end;
+  std::string why;  // of any end but kDone, for a person
+};
+
+// How far an upload is, where that is certain. A body that is read again after an error is not
+// progress: for each file only what goes beyond the farthest point so far counts.
+class UploadProgress {
+ public:
+  explicit UploadProgress(Clock& clock) : clock_(clock), last_(clock.steady_now()) {}
+
+  void read(const std::string& path, std::uint64_t bytes);  // of its body so far
+  void done(const std::string& path);
+  SteadyTime last() const;
+
+ private:
+  Clock& clock_;
+  mutable Mutex mutex_;
+  SteadyTime last_ GUARDED_BY(mutex_);
+  std::map<std::string, std::uint64_t> farthest_ GUARDED_BY(mutex_);
+};
+
+struct UploadHooks {
+  std::function<bool()> is_pointless;  // asked between reads
+  UploadProgress& progress;
+};
+
+TransferReport send_file(const CheckpointTree& tree, s3::ObjectStore& store, const Upload& upload,
+                         const UploadHooks& hooks);
+
+// Removes the object only while the file is absent and the object is the one that this host knows:
+// another host may have put a newer one at the same key.
+TransferReport remove_object(const CheckpointTree& tree, s3::ObjectStore& store,
+                             const Removal& removal);
+
+}  // namespace trainyard::instance

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "instance/transfer/checkpoint_transfer.h"
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "instance/testing/checkpoint_fixture.h"
+#include "instance/testing/flaky_store.h"
+#include "testing/fake_clock.h"
+
+namespace trainyard::instance {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::SizeIs;
+using Kind = TransferEnd::Kind;
+
+class TransferTest : public CheckpointFixture {
+ protected:
+  void SetUp() override {
+    CheckpointFixture::SetUp();
+    flaky_ = std::make_unique<FlakyStore>(*store_, std::stop_token());
+  }
+  FlakyStore& flaky() { return *flaky_; }
+  TransferReport send(const std::string& path, bool torn_is_fine = false) {
+    UploadProgress progress(clock_);
+    return send_file(CheckpointTree(place_), flaky(), {.path = path, .torn_is_fine = torn_is_fine},
+                     {.is_pointless = [this] { return is_pointless_; }, .progress = progress});
+  }
+  // As send(), where there is an object.
+  TransferReport replace(const std::string& path, std::optional<SentPart> sent) {
+    UploadProgress progress(clock_);
+    return send_file(CheckpointTree(place_), flaky(),
+                     {.path = path, .has_object = true, .sent = sent},
+                     {.is_pointless = [] { return false; }, .progress = progress});
+  }
+  Path place() {
+    EXPECT_TRUE(make_directories(place_.directory));
+    return place_.directory / "a";
+  }
+  void change_under_the_reader() {
+    flaky().on_read = [this](const std::string& key, std::uint64_t bytes) {
+      if (bytes > 0) {
+        std::ofstream(place_.directory / key.substr(5), std::ios::app) << "more";
+      }
+    };
+  }
+  TransferReport remove(const std::string& path, const std::string& etag) {
+    return remove_object(CheckpointTree(place_), flaky(), {.path = path, .etag = etag});
+  }
+
+  bool is_pointless_ = false;
+  std::unique_ptr<FlakyStore> flaky_;
+};
+
+TEST_F(TransferTest, StoresAFileAndSaysWhatItIs) {
+  write("a/b", "12345");
+  const TransferReport report = send("a/b");
+  EXPECT_EQ(report.end.kind, Kind::kDone);
+  EXPECT_EQ(report.end.stored.state.size, 5u);
+  EXPECT_EQ(report.end.stored.etag, store_->head("bucket", "ckpt/a/b")->etag);
+}
+
+TEST_F(TransferTest, StoresNothingOfAFileThatChangesWhileItIsRead) {
+  write("a", "12345");
+  change_under_the_reader();
+  EXPECT_EQ(send("a").end.kind, Kind::kTorn);
+  EXPECT_THAT(stored(), IsEmpty());
+}
+
+TEST_F(TransferTest, LeavesAnObjectAloneWhileItsFileIsOpenForWriting) {
+  write("a", "whole");
+  ASSERT_EQ(send("a").end.kind, Kind::kDone);
+  std::ofstream out(place_.directory / "a");
+  out << "hal" << std::flush;
+  EXPECT_EQ(replace("a", {}).end.kind, Kind::kHeldOpen);
+  EXPECT_EQ(stored().at("a"), "whole");
+  out << "ves";
+  out.close();
+  EXPECT_EQ(replace("a", {}).end.kind, Kind::kDone);
+  EXPECT_EQ(stored().at("a"), "halves");
+}
+
+TEST_F(TransferTest, SeesAMappingOfAClosedFile) {
+  write("a", "whole");
+  const int fd = open((place_.directory / "a").c_str(), O_RDWR);
+  ASSERT_GE(fd, 0);
+  void* const mapped = mmap(nullptr, 5, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_EQ(replace("a", {}).end.kind, Kind::kHeldOpen);
+  munmap(mapped, 5);
+  EXPECT_EQ(replace("a", {}).end.kind, Kind::kDone);
+}
+
+TEST_F(TransferTest, StoresAnOpenFileThatHasOnlyGrown) {
+  std::ofstream out(place(), std::ios::app);
+  out << "one" << std::flush;
+  TransferEnd first = send("a").end;
+  ASSERT_EQ(first.kind, Kind::kDone) << "there is nothing to lose";
+  const SentPart sent{.size = first.stored.state.size, .checksum = first.checksum};
+  out << ", two" << std::flush;
+  EXPECT_EQ(replace("a", sent).end.kind, Kind::kDone);
+  EXPECT_EQ(stored().at("a"), "one, two");
+  std::ofstream(place(), std::ios::in | std::ios::out) << "ONE";
+  EXPECT_EQ(replace("a", sent).end.kind, Kind::kHeldOpen);
+}
+
+TEST_F(TransferTest, NeitherDelaysNorIsEndedByAWriterThatOpensMeanwhile) {
+  write("a", "1");
+  std::atomic<bool> end = false;
+  std::thread prober([&] {
+    while (!end) {
+      const auto file = CheckpointTree(place_).open("a");
+      EXPECT_TRUE(file && is_open_for_writing(file->get()).has_value());
+    }
+  });
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 2'000; ++i) {
+    std::ofstream out(place_.directory / "a", std::ios::app);
+    EXPECT_TRUE(out.is_open());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(10));
+  end = true;
+  prober.join();
+}
+
+TEST_F(TransferTest, StoresWhatWasThereWhenATornReadingIsFine) {
+  write("a", "12345");
+  change_under_the_reader();
+  const TransferReport report = send("a", /*torn_is_fine=*/true);
+  EXPECT_EQ(report.end.kind, Kind::kDone);
+  EXPECT_FALSE(report.end.is_settled) << "it is to be sent again";
+  EXPECT_EQ(stored(), (std::map<std::string, std::string>{{"a", "12345"}}));
+}
+
+TEST_F(TransferTest, BreaksOffWhatIsPointless) {
+  write("a", "1");
+  is_pointless_ = true;
+  EXPECT_EQ(send("a").end.kind, Kind::kTorn);
+  EXPECT_THAT(stored(), IsEmpty());
+}
+
+TEST_F(TransferTest, TellsAMissingFileFromARefusedOneAndAFailingStore) {
+  ASSERT_TRUE(make_directories(place_.directory));
+  EXPECT_EQ(send("missing").end.kind, Kind::kGone);
+  fs::create_symlink("/etc/passwd", place_.directory / "link");
+  EXPECT_EQ(send("link").end.kind, Kind::kRefused);
+  write("a", "1");
+  flaky().be(FlakyStore::Mood::kFailing);
+  const TransferReport report = send("a");
+  EXPECT_EQ(report.end.kind, Kind::kStoreFailed);
+  EXPECT_EQ(report.why, "InternalError: try again");
+}
+
+TEST_F(TransferTest, RemovesOnlyTheObjectThatItKnowsAndOnlyWhenTheFileHasGone) {
+  ASSERT_TRUE(make_directories(place_.directory));
+  put("ckpt/a", "1");
+  EXPECT_EQ(remove("a", "another").end.kind, Kind::kDone);
+  EXPECT_THAT(stored(), ElementsAre(Key("a"))) << "it is another host's";
+  const std::string etag = store_->head("bucket", "ckpt/a")->etag;
+  write("a", "1");
+  EXPECT_EQ(remove("a", etag).end.kind, Kind::kGone);
+  EXPECT_THAT(stored(), SizeIs(1)) << "the file is there again";
+  fs::remove(place_.directory / "a");
+  EXPECT_EQ(remove("a", etag).end.kind, Kind::kDone);
+  EXPECT_THAT(stored(), IsEmpty());
+  EXPECT_EQ(remove("a", etag).end.kind, Kind::kDone) << "once more";
+}
+
+TEST(UploadProgressTest, CountsWhatIsReadAgainOnlyOnce) {
+  testing::FakeClock clock;
+  UploadProgress progress(clock);
+  const SteadyTime began = clock.steady_now();
+  constexpr std::uint64_t kPart = std::uint64_t{8} << 20;
+  clock.advance(seconds(1));
+  progress.read("a", 4 * kPart);  // may all be unacknowledged
+  EXPECT_EQ(progress.last(), began);
+  progress.read("a", 6 * kPart);
+  EXPECT_EQ(progress.last(), began + seconds(1));
+  clock.advance(seconds(1));
+  progress.read("a", 6 * kPart);
+  EXPECT_EQ(progress.last(), began + seconds(1));
+  progress.read("a", 7 * kPart);
+  EXPECT_EQ(progress.last(), began + seconds(2));
+  clock.advance(seconds(1));
+  progress.done("a");
+  EXPECT_EQ(progress.last(), began + seconds(3));
+}
+
+}  // namespace
+}  // namespace trainyard::instance
