@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes that serve have in common: how they begin, and how they wait for their end.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/tls.h"
+
+namespace trainyard::server {
+
+// Call before any thread starts: blocks the signals that end the process (SIGHUP, too, where there
+// is a certificate to be read again), so that wait_for_stop() gets them; raises the limit of open
+// files; keeps memory that a burst of requests once needed from staying.
+sigset_t begin_to_serve(bool has_certificate);
+
+// Gives the number of the signal that ends the process; the next one ends it at once, since a stop
+// may hang. SIGHUP reads the certificate again; null: there is none. That it ends soon is said at
+// once, after each reading, and at every `interval`.
+int wait_for_stop(const sigset_t& signals, http::TlsIdentity* identity, const Clock& clock,
+                  Duration interval = std::chrono::days(1));
+
+// What is to be said of a certificate that ends at `expires`; nothing while there is time.
+std::optional<std::string> expiry_warning(WallTime expires, WallTime now);
+
+// The URL of what listens there, for clients on this machine: who listens everywhere is reached by
+// loopback. Under TLS the name must be one of the certificate's: if the address is not, its first
+// name stands for it, and the log says so.
+std::string announced_url(const std::string& address, std::uint16_t port,
+                          const http::TlsIdentity* identity);
+
+// The words of the flag --log-level.
+const std::map<std::string, LogLevel>& log_levels();
+
+}  // namespace trainyard::server

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/store/store_main.h"
+
+#include <cstdio>
+#include <variant>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "formats/json.h"
+#include "server/serving.h"
+#include "server/store/store_alone.h"
+#include "server/store/store_flags.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr std::size_t kMostNamed = 20;
+
+int complain(const Error& error) {
+  fmt::print(stderr, "trainyard store: {}\n", error.message);
+  return error.code == Code::kInvalidArgument ? 2 : 1;
+}
+
+int run(const StoreConfig& config) {
+  const sigset_t signals = begin_to_serve(config.tls.has_value());
+  if (auto started = start_log(config.log_level); !started) {
+    return complain(started.error());
+  }
+  SystemClock clock;
+  SystemRandom random;
+  auto store = StoreAlone::start(config, clock, random);
+  if (!store) {
+    return complain(store.error());
+  }
+  fmt::print("Trainyard's store serves {} (access key in {})\n", (*store)->endpoint(),
+             config.keys.string());
+  std::fflush(stdout);
+  wait_for_stop(signals, (*store)->identity(), clock);
+  store->reset();
+  return 0;
+}
+
+void tell(const s3::AdoptProgress& progress) {
+  if (::isatty(STDERR_FILENO) == 1) {
+    fmt::print(stderr, "\r\x1b[K{} files, {}", progress.files, human_bytes(progress.bytes));
+    std::fflush(stderr);
+  }
+}
+
+void print_outcome(const ImportConfig& config, const s3::AdoptProgress& done) {
+  if (config.as_json) {
+    const nlohmann::json outcome = {{"files", done.files},
+                                    {"bytes", done.bytes},
+                                    {"shared", done.shared},
+                                    {"passed", done.passed},
+                                    {"refused", done.refused}};
+    fmt::print("{}\n", dump_json(outcome));
+    return;
+  }
+  if (::isatty(STDERR_FILENO) == 1) {
+    fmt::print(stderr, "\r\x1b[K");
+  }
+  fmt::print(
+      "{} files are objects of s3://{}/{} now ({}, {} of them without a copy), {} were before\n",
+      done.files, config.what.bucket, config.what.prefix, human_bytes(done.bytes), done.shared,
+      done.passed);
+  for (std::size_t i = 0; i < std::min(done.refused.size(), kMostNamed); ++i) {
+    fmt::print(stderr, "left out: {}\n", done.refused[i]);
+  }
+  if (done.refused.size() > kMostNamed) {
+    fmt::print(stderr, "and {} more; --json names all\n", done.refused.size() - kMostNamed);
+  }
+}
+
+int run(const ImportConfig& config) {
+  SystemClock clock;
+  SystemRandom random;
+  const auto store = s3::DirectoryStore::open(config.root, clock, random);
+  if (!store) {
+    const Error& error = store.error();
+    return complain(error.code == Code::kConflict
+                        ? Error{error.code, error.message +
+                                                ": stop the server that uses this store first, or "
+                                                "upload with `aws s3 sync`"}
+                        : error);
+  }
+  const auto done = s3::adopt(**store, config.what, tell);
+  if (!done) {
+    return complain(done.error());
+  }
+  print_outcome(config, *done);
+  return done->refused.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int store_main(std::vector<std::string> args) {
+  const auto parsed = parse_store_flags(std::move(args));
+  if (!parsed) {
+    return complain(parsed.error());
+  }
+  if (const auto* help = std::get_if<ShowText>(&*parsed)) {
+    fmt::print("{}", help->text);
+    return 0;
+  }
+  if (const auto* import = std::get_if<ImportConfig>(&*parsed)) {
+    return run(*import);
+  }
+  return run(std::get<StoreConfig>(*parsed));
+}
+
+}  // namespace trainyard::server
