@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's session with the SageMaker Python SDK v2, and what it gave him, as JSON on the last line.
+
+Starts jobs that run by mpirun, fail, and are stopped, and attaches to the job whose name holds the
+first argument, which another session has started.
+"""
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import sagemaker
+from sagemaker.analytics import TrainingJobAnalytics
+from sagemaker.exceptions import UnexpectedStatusException
+from sagemaker.pytorch import PyTorch
+from sagemaker.s3 import S3Downloader
+
+RANKS = '''
+import os
+print("rank", os.environ["OMPI_COMM_WORLD_RANK"], "of", os.environ["OMPI_COMM_WORLD_SIZE"], "on", os.uname().nodename)
+'''
+FAILS = '''
+import sys
+print("reading the data")
+raise ValueError("the vocabulary is empty")
+'''
+SLEEPS = 'import time; print("asleep", flush=True); time.sleep(600)'
+
+session = sagemaker.Session()
+
+
+def estimator(name, script, instances=1, **options):
+    folder = tempfile.mkdtemp()
+    Path(folder, "main.py").write_text(script)
+    return PyTorch(base_job_name=name, entry_point="main.py", source_dir=folder, role="trainyard",
+                   framework_version="2.8.0", py_version="py312", instance_type="ml.c5.xlarge",
+                   instance_count=instances, max_run=600, sagemaker_session=session, **options)
+
+
+def printed(action, *arguments, **options):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        action(*arguments, **options)
+    return text.getvalue()
+
+
+def fail():
+    failing = estimator("fails", FAILS, 2)
+    try:
+        failing.fit()
+    except UnexpectedStatusException as error:
+        return {"message": str(error), "status": error.actual_status}
+    return {}
+
+
+def stop(sleeping):
+    job = sleeping.latest_training_job
+    job.stop()
+    job.wait(logs=False)
+    return {"status": job.describe()["TrainingJobStatus"], "arn": job.describe()["TrainingJobArn"]}
+
+
+def run_by_mpi(estimating):
+    job = estimating.latest_training_job
+    job.wait(logs=False)
+    return {"job": job.describe(), "lines": printed(session.logs_for_job, job.name)}
+
+
+def attach(part_of_the_name):
+    client = session.sagemaker_client
+    while not (found := client.list_training_jobs(NameContains=part_of_the_name)["TrainingJobSummaries"]):
+        time.sleep(0.5)
+    name = found[0]["TrainingJobName"]
+    client.get_waiter("training_job_completed_or_stopped").wait(
+        TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
+    attached = PyTorch.attach(name)
+    described = attached.latest_training_job.describe()
+    frame = TrainingJobAnalytics(attached.latest_training_job.name, sagemaker_session=session).dataframe()
+    return {"name": attached.latest_training_job.name, "model_data": attached.model_data, "role": attached.role,
+            "hyperparameters": attached.hyperparameters(), "instances": attached.instance_count,
+            "checkpoints": S3Downloader.list(described["CheckpointConfig"]["S3Uri"]),
+            "metrics": frame.to_dict("records"), "description": described}
+
+
+def main():
+    sleeping, ranks = estimator("sleeps", SLEEPS), estimator(
+        "ranks", RANKS, 2, distribution={"mpi": {"enabled": True, "processes_per_host": 2}})
+    for started in (sleeping, ranks):
+        started.fit(wait=False)
+    found = {"fail": fail(), "stop": stop(sleeping), "mpi": run_by_mpi(ranks), "attach": attach(sys.argv[1]),
+             "bucket": session.default_bucket()}
+    print(json.dumps(found, default=str))
+
+
+main()

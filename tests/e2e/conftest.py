@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests marked `both_ways` run twice: on network namespaces, as root, and as an ordinary user, on
+addresses of the loopback. `-m ordinary` picks everything that needs no root."""
+import os
+
+import pytest
+from conftest import Jobs
+from ordinary_user import OrdinaryServer, OrdinaryUser
+
+WAYS = {"root": {"server": "own_server", "jobs": "own_jobs"},
+        "ordinary": {"server": "ordinary_server", "jobs": "ordinary_jobs"}}
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "both_ways: as root and as an ordinary user")
+    config.addinivalue_line("markers", "ordinary: as an ordinary user; root makes itself one")
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.definition.get_closest_marker("both_ways"):
+        names = [name for name in ("server", "jobs") if name in metafunc.fixturenames]
+        metafunc.parametrize(names, [
+            pytest.param(*(fixtures[name] for name in names), id=way,
+                         marks=[pytest.mark.ordinary] if way == "ordinary" else [])
+            for way, fixtures in WAYS.items()], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def ordinary_user():
+    user = OrdinaryUser()
+    yield user
+    if user.is_made:
+        assert not user.processes(), "processes of the ordinary user are left"
+    user.remove()
+
+
+@pytest.fixture(scope="session")
+def ordinary_server(ordinary_user):
+    running = OrdinaryServer(ordinary_user).start()
+    yield running
+    assert running.stop() == 0
+    assert running.left_the_machine() == ""
+    assert not any((running.home / "run").iterdir()), "something of a job is left"
+
+
+@pytest.fixture(scope="session")
+def ordinary_jobs(ordinary_server):
+    made = Jobs(ordinary_server)
+    yield made
+    made.stop_all()
