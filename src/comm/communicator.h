@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator: the ranks that run operations together. This is the library's face. Every rank
+// issues the same operations in the same order, from one thread at a time; each is described by a
+// value, checked before anything is sent, and returns at once with a Work. Operations of one
+// communicator run one after another, in the order of issue, on its own helper thread or on the
+// thread that waits for them, whichever is there first; different communicators run side by side.
+// send and receive are matched by peer and tag and run beside the collectives.
+//
+// Errors: kInvalidArgument: this rank's own description is wrong, and nothing was sent. kConflict:
+// the ranks disagree, both sides named. kUnavailable: a peer died or fell silent. kDeadline:
+// time-out, with the ranks that are there and those that are not. kCancelled: abort(). After any
+// but the first the communicator is closed: every later operation gives the same error. A buffer of
+// an operation that failed holds anything.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/rendezvous/store.h"
+#include "comm/schedule/algorithms.h"
+#include "comm/types.h"
+
+namespace trainyard::comm {
+
+struct Operation {
+  OpKind kind = OpKind::kBarrier;
+  DType dtype = DType::kF32;
+  ReduceOp reduce = ReduceOp::kNone;
+  // Layouts as algorithms.h says; sizes in bytes, whole elements. For broadcast and all-reduce
+  // `input` may be empty: the output is then input, too (in place). They must stay alive until the
+  // work is done.
+  std::span<const std::byte> input;
+  std::span<std::byte> output;
+  std::int32_t root = -1;  // of rooted ones; the peer of send and receive
+  std::uint32_t tag = 0;   // send and receive
+  // Uneven all-gather and reduce-scatter: elements of each rank, the same on all. Uneven
+  // all-to-all: elements to each rank
+  // (`counts`) and from each (`receive_counts`).
+  std::vector<std::uint64_t> counts;
+  std::vector<std::uint64_t> receive_counts;
+  std::optional<std::chrono::milliseconds> timeout;  // instead of the communicator's
+  std::optional<Algorithm> algorithm;  // instead of the table's; the same on all ranks
+};
+
+// An operation on its way. Copies share it.
+class Work {
+ public:
+  // Returns when the operation is complete on this rank, or with its error. May run it on this
+  // thread.
+  Result<void> wait();
+  bool is_done() const;
+  // Called once, when done, on the thread that completed it, or at once. Must not block.
+  void on_done(std::function<void(const Result<void>&)> told);
+  std::uint64_t sequence() const;
+
+  struct State;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;  // kept alive by the queue while the operation is in flight
+};
+
+struct CommunicatorOptions {
+  std::string name = "world";  // the same on all ranks, unique in the store
+  std::int32_t rank = 0;
+  std::int32_t size = 1;
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each operation
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
+  std::string interface;                // rendezvous/interfaces.h; empty: automatic
+  std::vector<std::string> transports;  // "shm", "tcp", "ofi": allowed ones; empty: shm and tcp
+};
+
+class Communicator {
+ public:
+  // Waits until all ranks are there. kDeadline lists the missing ones and the addresses of the
+  // others.
+  static Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options,
+                                                      RendezvousStore& store);
+  // Waits for what was issued, then leaves; peers that still need this rank get an error.
+  ~Communicator();
+
+  std::int32_t rank() const;
+  std::int32_t size() const;
+  const World& world() const;
+
+  Result<Work> issue(Operation operation);
+  // issue() and wait(), without the detour where it can: for small blocking operations.
+  Result<void> run(Operation operation);
+
+  // Memory that the ranks of this host map, too: operations on it need no staging. Page-aligned,
+  // zero. Freed with the last reference, which may outlive the communicator. kUnimplemented when no
+  // other rank shares memory with this one.
+  Result<std::shared_ptr<std::byte[]>> allocate(std::size_t bytes);
+
+  // Ends all operations of all ranks with kCancelled and this reason, within a second. From any
+  // thread.
+  void abort(const std::string& reason);
+
+  std::string flight_record() const;  // JSON lines, oldest first
+
+ private:
+  struct State;
+  explicit Communicator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trainyard::comm

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms: pure functions from what is asked to the steps of one rank. Any world from 1, any
+// count from 0. choose.h says which one is used when. Costs and names follow the collectives
+// literature (Thakur, Rabenseifner, Gropp 2005 for ring, halving-doubling and trees; Sanders,
+// Speck, Träff 2009 for the double binary tree).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/schedule/schedule.h"
+
+namespace trainyard::comm {
+
+// The ranks of a communicator and the hosts they are on: host[r] is a small number; ranks with
+// equal numbers share memory.
+struct World {
+  std::int32_t rank = 0;
+  std::int32_t size = 1;
+  std::vector<std::int32_t> host;  // `size` of them
+};
+
+// What is asked, in elements. `count` as in Signature. `counts` only for uneven operations:
+// all-gather and reduce-scatter: of each rank; all-to-all: what this rank sends to each (`counts`)
+// and gets from each (`receive_counts`).
+struct Request {
+  OpKind kind = OpKind::kBarrier;
+  std::uint64_t count = 0;
+  std::int32_t root = -1;
+  std::vector<std::uint64_t> counts;
+  std::vector<std::uint64_t> receive_counts;
+};
+
+// Layouts of buffers. all-reduce, broadcast, reduce: `count` elements in and out (reduce: out at
+// the root only; broadcast: in at the root only, which need not have another out). reduce-scatter:
+// in `count`, out part_of(count, size, rank) or counts[rank]. all-gather: the reverse. gather,
+// scatter: as these, whole buffer at the root only, `count` divisible by size. all-to-all: in and
+// out in rank order, `count` = elements that one rank sends, divisible by size unless uneven.
+
+enum class Algorithm : std::uint8_t {
+  kRing,
+  kHalvingDoubling,  // recursive; worlds that are no power of two fold the rest in
+  kDoubleTree,       // two complementary binary trees, half of the data each
+  kDirect,           // one hop: every rank speaks with every other
+  kDirectSmall,      // all-reduce only: everyone gets everything and reduces for itself, one hop
+  kWindow,           // one hop through memory that all ranks map; needs buffers registered
+  kTwoLevel          // inside hosts, then across on parallel rails, then inside
+};
+
+std::string_view name_of(Algorithm algorithm);
+// "two_level" -> kTwoLevel; kInvalidArgument lists the names.
+Result<Algorithm> parse_algorithm(std::string_view name);
+
+// Whether `make_schedule` has this algorithm for this kind of operation.
+bool is_available(Algorithm algorithm, OpKind kind, const World& world);
+// Check first with is_available; the request has passed check_request.
+Schedule make_schedule(Algorithm algorithm, const Request& request, const World& world);
+
+}  // namespace trainyard::comm
