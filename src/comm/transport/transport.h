@@ -51,6 +51,12 @@ class Transport {
 
   // The longest payload of a message.
   virtual std::size_t max_message() const = 0;
+  // How much this rank can have under way at least, published and not yet released by all its
+  // receivers: messages of any sizes up to max_message(), each counted with kMessageCost more. The
+  // executor cuts its pieces so small that what a schedule has under way fits, because ranks that
+  // all wait for room would wait forever.
+  static constexpr std::size_t kMessageCost = 128;
+  virtual std::size_t room() const { return 4 * (max_message() + kMessageCost); }
 
   // Memory to write one message for all of `peers` into: exactly `bytes`, at most max_message().
   // Empty data() when there is no room yet (also for 0 bytes non-null when there is). publish()
@@ -76,6 +82,8 @@ class Transport {
 
   // Moves what can be moved, then waits until something may have changed, at most for `limit`.
   virtual void wait(Patience patience, std::chrono::microseconds limit) = 0;
+  // From any thread: ends the wait() that is in progress, or else the next one.
+  virtual void wake() {}
   // Sends out what is still on its way without waiting for it; true when all has left.
   virtual bool flush() = 0;
 
