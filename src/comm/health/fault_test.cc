@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/health/fault.h"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace trainyard::comm {
+namespace {
+
+TEST(Fault, KeepsTheFirstErrorAndTellsItOnce) {
+  Fault fault;
+  std::vector<std::string> told;
+  fault.on_raise([&](const Error& error) { told.push_back(error.message); });
+  EXPECT_FALSE(fault.is_raised());
+
+  EXPECT_TRUE(fault.raise(Error{Code::kConflict, "rank 1 broadcasts"}));
+  EXPECT_FALSE(fault.raise(Error{Code::kDeadline, "too late"}));
+
+  EXPECT_TRUE(fault.is_raised());
+  EXPECT_EQ(fault.error().code, Code::kConflict);
+  EXPECT_EQ(fault.error().message, "rank 1 broadcasts");
+  EXPECT_EQ(told, std::vector<std::string>{"rank 1 broadcasts"});
+}
+
+TEST(Fault, LetsOneOfManyThreadsWin) {
+  Fault fault;
+  std::atomic<int> told = 0;
+  std::atomic<int> won = 0;
+  fault.on_raise([&](const Error&) { ++told; });
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&, i] {
+        won += fault.raise(Error{Code::kUnavailable, "rank " + std::to_string(i)}) ? 1 : 0;
+        EXPECT_TRUE(fault.is_raised());
+        EXPECT_EQ(fault.error().code, Code::kUnavailable);
+      });
+    }
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(won, 1);
+}
+
+}  // namespace
+}  // namespace trainyard::comm
