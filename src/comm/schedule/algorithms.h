@@ -19,7 +19,7 @@ namespace trainyard::comm {
 struct World {
   std::int32_t rank = 0;
   std::int32_t size = 1;
-  std::vector<std::int32_t> host;  // `size` of them
+  std::vector<std::int32_t> host = {};  // `size` of them
 };
 
 // What is asked, in elements. `count` as in Signature. `counts` only for uneven operations:
@@ -29,33 +29,42 @@ struct Request {
   OpKind kind = OpKind::kBarrier;
   std::uint64_t count = 0;
   std::int32_t root = -1;
-  std::vector<std::uint64_t> counts;
-  std::vector<std::uint64_t> receive_counts;
+  std::vector<std::uint64_t> counts = {};
+  std::vector<std::uint64_t> receive_counts = {};
 };
 
 // Layouts of buffers. all-reduce, broadcast, reduce: `count` elements in and out (reduce: out at
-// the root only; broadcast: in at the root only, which need not have another out). reduce-scatter:
-// in `count`, out part_of(count, size, rank) or counts[rank]. all-gather: the reverse. gather,
+// the root only; broadcast: in at the root only, whose out is not written). reduce-scatter: in
+// `count`, out part_of(count, size, rank) or counts[rank]. all-gather: the reverse. gather,
 // scatter: as these, whole buffer at the root only, `count` divisible by size. all-to-all: in and
 // out in rank order, `count` = elements that one rank sends, divisible by size unless uneven.
+//
+// In place means: all-reduce and reduce: out is in; reduce-scatter and scatter: out is this rank's
+// part of in; all-gather and gather: in is this rank's part of out. All-to-all has no such form.
 
 enum class Algorithm : std::uint8_t {
+  // A ring that crosses each host boundary once; broadcast, reduce: a chain from or to the root.
   kRing,
-  kHalvingDoubling,  // recursive; worlds that are no power of two fold the rest in
-  kDoubleTree,       // two complementary binary trees, half of the data each
-  kDirect,           // one hop: every rank speaks with every other
-  kDirectSmall,      // all-reduce only: everyone gets everything and reduces for itself, one hop
-  kWindow,           // one hop through memory that all ranks map; needs buffers registered
-  kTwoLevel          // inside hosts, then across on parallel rails, then inside
+  // Recursive; worlds that are no power of two fold the rest in. Rooted: a binomial tree. Barrier:
+  // dissemination (Hensgen, Finkel, Manber 1988).
+  kHalvingDoubling,
+  kDoubleTree,  // two complementary binary trees, half of the data each
+  // Every rank speaks with every other: parts to their owners, which combine, then to all.
+  kDirect,
+  // One hop: everyone gets everything and reduces for itself; broadcast, reduce: without parts.
+  kDirectSmall,
+  kWindow,   // one hop through memory that all ranks map; needs buffers registered, one host
+  kTwoLevel  // inside hosts, then across on parallel rails, then inside
 };
 
 std::string_view name_of(Algorithm algorithm);
 // "two_level" -> kTwoLevel; kInvalidArgument lists the names.
 Result<Algorithm> parse_algorithm(std::string_view name);
 
-// Whether `make_schedule` has this algorithm for this kind of operation.
+// Whether `make_schedule` has this algorithm for this kind of operation. kDirect is there for all
+// kinds and worlds; an uneven all-to-all is kDirect whatever is asked.
 bool is_available(Algorithm algorithm, OpKind kind, const World& world);
-// Check first with is_available; the request has passed check_request.
+// Check first with is_available; the request has passed run/check.h.
 Schedule make_schedule(Algorithm algorithm, const Request& request, const World& world);
 
 }  // namespace trainyard::comm

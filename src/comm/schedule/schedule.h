@@ -9,11 +9,17 @@
 // send" one with all of them.
 //
 // Pieces. Every step's slice is cut into the same number K of near-equal pieces, so that transfers
-// overlap (a pipeline). Piece k of step s is performed at time k + s.level; a rank performs its
-// pieces strictly in the order of (k + level, k, position in `steps`). Messages between two ranks
-// are a FIFO, so a schedule must keep: a message sent at level l is received at level l + 1. Then
-// the order of sends on each channel is the order of receives, for every K. schedule/simulate.h
-// checks it.
+// overlap (a pipeline). Piece k of step s is performed at time k * stride + s.level; a rank
+// performs its pieces strictly in the order of (time, k, position in `steps`). A piece without
+// elements is left out, by sender and receiver; tokens are in schedules of one piece only. Messages
+// between two ranks are a FIFO, so a schedule keeps: a message sent at level l is received at level
+// l + 1, and those of one level in the order in which they are sent. Then the order of sends on
+// each channel is the order of receives, for every K. schedule/simulate.h checks it.
+//
+// Room. Messages sent at one time are received at the next. So ranks never wait for each other in a
+// circle when each has room for all the messages that it sends at two neighbouring times: that is
+// `in_flight`, of the busiest rank. A larger stride keeps fewer pieces under way: a ring of 8 with
+// stride 1 would need room for 28 messages; with stride 7 it needs 4.
 #pragma once
 
 #include <cstdint>
@@ -41,31 +47,38 @@ struct Step {
   // Operands: the next message of each of these ranks (ascending), and `own`, are combined in
   // ascending order of ranks, so that every rank that combines the same operands gets the same
   // bits. Two operands or more need a reduction; one is only copied.
-  std::vector<std::int32_t> from;
-  std::optional<Slice> own;
-  // Operands read, and the result written, directly in the memory of these ranks, at `remote`: only
-  // in a schedule with `windows`, between the meetings that its tokens are.
-  std::vector<std::int32_t> read;
-  std::vector<std::int32_t> write;
-  std::optional<Slice> remote;
+  std::vector<std::int32_t> from = {};
+  std::optional<Slice> own = {};
+  // Operands read in the kInput, and the result written to the kOutput, of these ranks, both at the
+  // offset of `remote` (whose region says nothing): only in a schedule with `windows`. The ranks
+  // meet before it, so that all windows are known and ready, and its tokens are the meeting after.
+  std::vector<std::int32_t> read = {};
+  std::vector<std::int32_t> write = {};
+  std::optional<Slice> remote = {};
 
-  std::optional<Slice> store;    // where the result is kept, if it is
-  std::vector<std::int32_t> to;  // who gets it as a message
-  std::uint64_t length = 0;      // of every slice and message of this step
-  std::int32_t level = 0;        // pipeline position, see above
-  bool token = false;            // empty messages that only say "I am here"; once, not per piece
-  bool finish = false;           // the result is final: kAverage divides here
+  std::optional<Slice> store = {};    // where the result is kept, if it is
+  std::vector<std::int32_t> to = {};  // who gets it as a message
+  std::uint64_t length = 0;           // of every slice and message of this step
+  std::int32_t level = 0;             // pipeline position, see above
+  bool token = false;                 // empty messages that only say "I am here"
+  bool finish = false;                // the result is final: kAverage divides here
 
   bool operator==(const Step&) const = default;
 };
 
+// Some schedules for small buffers cannot be cut.
+inline constexpr std::uint64_t kUncutElements = 4096;
+
 struct Schedule {
   std::string algorithm;  // "ring", "direct", ...: for traces, tables and people
-  std::vector<Step> steps;
+  std::vector<Step> steps = {};
   std::uint64_t scratch = 0;  // elements of kScratch
-  std::uint64_t longest =
-      0;                 // the longest slice of any rank: all ranks cut into equally many pieces
-  bool windows = false;  // needs all ranks' buffers in memory that all of them map
+  // The longest slice of any rank: all ranks cut into equally many pieces. 0: K is 1, always; then
+  // messages are of at most kUncutElements.
+  std::uint64_t longest = 0;
+  std::int32_t stride = 1;      // times between the pieces of a step, see above
+  std::uint64_t in_flight = 0;  // messages of a rank that need room at once, see above
+  bool windows = false;         // needs all ranks' buffers in memory that all of them map
 
   bool operator==(const Schedule&) const = default;
 };

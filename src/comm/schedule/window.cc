@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Window: one hop through memory that all ranks of a host map. Each rank does its share of the
+// whole operation where the operands lie, and writes the result where it belongs: no staging. A
+// part of a buffer in place is read by nobody but the rank that overwrites it.
+#include <algorithm>
+#include <iterator>
+
+#include "comm/schedule/internal/build.h"
+
+namespace trainyard::comm {
+namespace {
+
+// Where this rank writes the share that it works on: to itself and to others.
+void add_targets(Step& step, std::span<const std::int32_t> targets, std::int32_t rank,
+                 const Slice& store) {
+  for (const std::int32_t target : targets) {
+    if (target == rank) {
+      step.store = store;
+    } else {
+      step.write.push_back(target);
+    }
+  }
+}
+
+std::vector<std::int32_t> all_of(const World& world) {
+  std::vector<std::int32_t> all;
+  for (std::int32_t r = 0; r < world.size; ++r) {
+    all.push_back(r);
+  }
+  return all;
+}
+
+// All-reduce, reduce-scatter, reduce: this rank combines its part of everybody's input.
+void add_reduction(Schedule& schedule, const Request& request, const World& world) {
+  const Slice part = parts_of(request, world)[static_cast<std::size_t>(world.rank)];
+  Step step{.own = part, .read = others_of(world), .remote = part, .finish = true};
+  if (request.kind == OpKind::kReduceScatter) {
+    step.store = alone(Region::kOutput, part);
+  } else if (request.kind == OpKind::kReduce) {
+    add_targets(step, std::vector{request.root}, world.rank, at(Region::kOutput, part));
+  } else {
+    add_targets(step, all_of(world), world.rank, at(Region::kOutput, part));
+  }
+  add(schedule, step);
+}
+
+// Broadcast: this rank brings its part of the root's input to everyone.
+void add_broadcast(Schedule& schedule, const Request& request, const World& world) {
+  const Slice part = parts_of(request, world)[static_cast<std::size_t>(world.rank)];
+  Step step{.remote = part};
+  if (world.rank == request.root) {
+    step.own = part;
+  } else {
+    step.read = {request.root};
+  }
+  std::vector<std::int32_t> targets = others_of(World{.rank = request.root, .size = world.size});
+  add_targets(step, targets, world.rank, at(Region::kOutput, part));
+  add(schedule, step);
+}
+
+// All-gather, gather: this rank brings its own part to everyone, or to the root.
+void add_gather(Schedule& schedule, const Request& request, const World& world) {
+  const Slice part = parts_of(request, world)[static_cast<std::size_t>(world.rank)];
+  Step step{.own = alone(Region::kInput, part), .remote = part};
+  add_targets(step, request.kind == OpKind::kGather ? std::vector{request.root} : all_of(world),
+              world.rank, at(Region::kOutput, part));
+  add(schedule, step);
+}
+
+// Scatter, all-to-all: this rank fetches its part of the root's input, or of everybody's.
+void add_fetch(Schedule& schedule, const Request& request, const World& world) {
+  const std::vector<Slice> parts = parts_of(request, world);
+  const Slice part = parts[static_cast<std::size_t>(world.rank)];
+  for (std::int32_t d = 0; d < world.size; ++d) {
+    const std::int32_t peer = (world.rank + d) % world.size;
+    if (request.kind == OpKind::kScatter && peer != request.root) {
+      continue;
+    }
+    Step step{.store = request.kind == OpKind::kScatter
+                           ? alone(Region::kOutput, part)
+                           : at(Region::kOutput, parts[static_cast<std::size_t>(peer)])};
+    if (peer == world.rank) {
+      step.own = part;
+    } else {
+      step.read = {peer};
+      step.remote = part;
+    }
+    add(schedule, step);
+  }
+}
+
+}  // namespace
+
+Schedule make_window(const Request& request, const World& world) {
+  Schedule schedule{.algorithm = "window", .in_flight = 2, .windows = true};
+  switch (request.kind) {
+    case OpKind::kBroadcast:
+      add_broadcast(schedule, request, world);
+      break;
+    case OpKind::kAllGather:
+    case OpKind::kGather:
+      add_gather(schedule, request, world);
+      break;
+    case OpKind::kScatter:
+    case OpKind::kAllToAll:
+      add_fetch(schedule, request, world);
+      break;
+    default:
+      add_reduction(schedule, request, world);
+      break;
+  }
+  const std::vector<std::int32_t> others = others_of(world);
+  add(schedule, {.to = others, .level = 1, .token = true});
+  add(schedule, {.from = others, .level = 2, .token = true});
+  return schedule;
+}
+
+}  // namespace trainyard::comm
