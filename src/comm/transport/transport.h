@@ -52,9 +52,10 @@ class Transport {
   // The longest payload of a message.
   virtual std::size_t max_message() const = 0;
   // How much this rank can have under way at least, published and not yet released by all its
-  // receivers: messages of any sizes up to max_message(), each counted with kMessageCost more. The
-  // executor cuts its pieces so small that what a schedule has under way fits, because ranks that
-  // all wait for room would wait forever.
+  // receivers: messages of any sizes up to max_message(), each counted with kMessageCost more, and
+  // at most four times as many to one peer as there are ranks. The executor cuts its pieces so
+  // small that what a schedule has under way fits, because ranks that all wait for room would wait
+  // forever.
   static constexpr std::size_t kMessageCost = 128;
   virtual std::size_t room() const { return 4 * (max_message() + kMessageCost); }
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/shm/heap.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+namespace trainyard::comm {
+
+Result<HeapRegistry::Made> HeapRegistry::make(std::size_t bytes) {
+  YARD_TRY(SharedMemory memory, SharedMemory::create("trainyard-heap", bytes));
+  Made made = {.fd = memory.fd(), .memory = std::make_shared<SharedMemory>(std::move(memory))};
+  const MutexLock lock(mutex_);
+  made.heap = ++last_;
+  own_.emplace(made.memory->bytes().data(), made);
+  return made;
+}
+
+void HeapRegistry::forget(std::uint64_t heap) {
+  const MutexLock lock(mutex_);
+  std::erase_if(own_, [&](const auto& entry) { return entry.second.heap == heap; });
+}
+
+void HeapRegistry::add_peers(std::int32_t peer, std::uint64_t heap, Fd fd) {
+  const MutexLock lock(mutex_);
+  peers_.insert_or_assign({peer, heap}, Peers{.fd = std::move(fd), .memory = nullptr});
+}
+
+void HeapRegistry::forget_peers(std::int32_t peer, std::uint64_t heap) {
+  const MutexLock lock(mutex_);
+  peers_.erase({peer, heap});
+}
+
+Window HeapRegistry::window_of(std::span<const std::byte> bytes) const {
+  const MutexLock lock(mutex_);
+  const auto after = own_.upper_bound(bytes.data());
+  if (after == own_.begin()) {
+    return {};
+  }
+  const Made& made = std::prev(after)->second;
+  const auto offset = static_cast<std::size_t>(bytes.data() - made.memory->bytes().data());
+  const std::size_t size = made.memory->bytes().size();
+  if (offset > size || bytes.size() > size - offset) {
+    return {};
+  }
+  return {.heap = made.heap, .offset = offset};
+}
+
+std::byte* HeapRegistry::map(std::int32_t peer, Window window, std::size_t bytes) {
+  const MutexLock lock(mutex_);
+  const auto found = peers_.find({peer, window.heap});
+  if (found == peers_.end()) {
+    return nullptr;
+  }
+  Peers& heap = found->second;
+  if (heap.memory == nullptr) {
+    Result<SharedMemory> mapped = SharedMemory::map(std::move(heap.fd));
+    if (!mapped) {
+      return nullptr;
+    }
+    mapped->close_fd();
+    // An operation uses all of a heap sooner or later: one call instead of a fault for every page.
+    mapped->populate();
+    heap.memory = std::make_unique<SharedMemory>(std::move(*mapped));
+  }
+  const std::span<std::byte> memory = heap.memory->bytes();
+  const bool is_inside = window.offset <= memory.size() && bytes <= memory.size() - window.offset;
+  return is_inside ? memory.data() + window.offset : nullptr;
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one-way latency between two cores, measured by a short ping-pong of local ranks 0 and 1, at
+// start and again now and then, since it changes without notice on shared machines and decides
+// which store instruction is right. Rank 0 invites; rank 1 accepts while it waits for something and
+// answers for a moment; rank 0, at its next call, sees that and measures: some ten microseconds,
+// not more often than every quarter of a second. Owned by the transport's thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "comm/transport/shm/segment.h"
+
+namespace trainyard::comm {
+
+class LatencyProbe {
+ public:
+  enum class Role : std::uint8_t { kMeasures, kAnswers, kNone };
+
+  // kNone only reads what the others measured.
+  LatencyProbe(ProbeLines& lines, Role role) : lines_(lines), role_(role) {}
+
+  // One way, or 0 when it was never measured.
+  std::chrono::nanoseconds one_way() const {
+    return std::chrono::nanoseconds(lines_.one_way_ns.value.load(std::memory_order_relaxed));
+  }
+
+  // To be called now and then while waiting: costs a look at one line.
+  void while_waiting(std::chrono::steady_clock::time_point now) {
+    if (role_ == Role::kMeasures && now >= next_) {
+      invite(now);
+    }
+    if (role_ == Role::kAnswers && is_invited()) {
+      answer();
+    }
+    while_busy();
+  }
+  // To be called often by rank 0, whose peer waits for it now.
+  void while_busy() {
+    if (role_ == Role::kMeasures && is_accepted()) {
+      measure();
+    }
+  }
+
+  // At start: both ranks call it; returns when there is a result, or after `limit`, or when
+  // `is_over` says so.
+  void measure_now(std::chrono::microseconds limit, const std::function<bool()>& is_over);
+
+ private:
+  bool is_accepted() const {
+    return round_ != done_ && lines_.accepted.value.load(std::memory_order_acquire) == round_;
+  }
+  bool is_invited() const { return lines_.invited.value.load(std::memory_order_acquire) != round_; }
+  void invite(std::chrono::steady_clock::time_point now);
+  void measure();
+  void answer();
+
+  ProbeLines& lines_;
+  Role role_;
+  std::uint64_t round_ = 0;  // invited (rank 0), answered (rank 1)
+  std::uint64_t done_ = 0;   // measured or given up
+  std::chrono::steady_clock::time_point next_ = {};
+};
+
+}  // namespace trainyard::comm

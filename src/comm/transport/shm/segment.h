@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the ranks of one host share: who has which part of it. Made by one of them (the
+// leader of the host), passed to the others as a descriptor (fd_passing.h), mapped once by each.
+// Everything in it starts as zero, so that no rank has to prepare anything for another one.
+//
+//   +--------+------------------+------------------+---------------------+----------------------+
+//   | header | bell, board: per | consumed: per    | entries: per ordered| pool: per rank, small|
+//   | probe  | rank             | ordered pair     | pair                | lane and large lane  |
+//   +--------+------------------+------------------+---------------------+----------------------+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "comm/transport/shm/board.h"
+#include "comm/transport/shm/channel.h"
+#include "comm/transport/shm/doorbell.h"
+#include "comm/transport/shm/shared_memory.h"
+
+namespace trainyard::comm {
+
+// How much of everything. Sizes in bytes.
+struct SegmentShape {
+  std::uint32_t world = 0;        // ranks on this host, at most kMaxWorld
+  std::uint32_t depth = 0;        // entries of each channel, a power of two
+  std::uint64_t max_message = 0;  // a multiple of 64
+  std::uint64_t large_lane = 0;   // per rank; multiples of 64
+  std::uint64_t small_lane = 0;   // per rank, for messages of at most small_message
+  std::uint64_t small_message = 0;
+
+  static constexpr std::uint32_t kMaxWorld = 256;
+  bool operator==(const SegmentShape&) const = default;
+};
+
+// For `world` ranks: 2 * (world - 1) messages of max_message have room in a large lane before any
+// is released, which is what a ring and an all-to-all have under way; and one more, because a
+// message does not wrap around the end of a lane. About 1 MiB a rank, in small worlds less.
+SegmentShape default_shape(std::uint32_t world);
+
+// One-line mailboxes for measuring the latency between local ranks 0 and 1: latency.h.
+struct ProbeLines {
+  struct alignas(64) Line {
+    std::atomic<std::uint64_t> value = 0;
+  };
+  Line invited;     // written by rank 0
+  Line ping;        // written by rank 0
+  Line accepted;    // written by rank 1
+  Line pong;        // written by rank 1
+  Line one_way_ns;  // the result, 0: none yet
+};
+
+class Segment {
+ public:
+  // kInvalidArgument for a shape that is none.
+  static Result<Segment> create(const SegmentShape& shape);
+  // kCorrupt when it is not a segment or too small for its shape, kConflict when it is of another
+  // version of this library (both named).
+  static Result<Segment> map(Fd fd);
+
+  int fd() const { return memory_.fd(); }
+  const SegmentShape& shape() const { return shape_; }
+
+  Doorbell& bell(std::uint32_t rank) const;
+  Board& board(std::uint32_t rank) const;
+  Entry* entries(std::uint32_t from, std::uint32_t to) const;
+  Consumed& consumed(std::uint32_t from, std::uint32_t to) const;
+  // The small lane, then the large one.
+  std::span<std::byte> pool(std::uint32_t rank) const;
+  ProbeLines& probe() const;
+
+  // Whether all ranks fence (doorbell.h). Set by a rank that must, before the first message.
+  bool has_fences() const;
+  void demand_fences() const;
+
+  // Wakes every rank of this host that sleeps: for faults. From any thread.
+  void ring_all() const;
+
+ private:
+  struct Header;
+  Segment(SharedMemory memory, const SegmentShape& shape);
+  template <typename T>
+  T* at(std::uint64_t offset) const {
+    return reinterpret_cast<T*>(memory_.bytes().data() + offset);
+  }
+
+  SharedMemory memory_;
+  SegmentShape shape_;
+  std::uint64_t consumed_at_ = 0;
+  std::uint64_t entries_at_ = 0;
+  std::uint64_t pools_at_ = 0;
+};
+
+}  // namespace trainyard::comm
