@@ -74,7 +74,10 @@ struct CommunicatorOptions {
   std::int32_t size = 1;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each operation
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
-  std::string interface;                // rendezvous/interfaces.h; empty: automatic
+  std::string interface;  // rendezvous/interfaces.h; empty: automatic
+  // Instead of what this machine says of itself: ranks that give the same share memory. For trials
+  // of several hosts on one machine.
+  std::string host;
   std::vector<std::string> transports;  // "shm", "tcp", "ofi": allowed ones; empty: shm and tcp
 };
 
@@ -105,6 +108,10 @@ class Communicator {
   void abort(const std::string& reason);
 
   std::string flight_record() const;  // JSON lines, oldest first
+
+  // From what create() makes; run/parts.h.
+  struct Parts;
+  static std::unique_ptr<Communicator> from_parts(Parts parts);
 
  private:
   struct State;

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/health/watchdog.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "base/mutex.h"
+#include "base/text.h"
+#include "base/thread.h"
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+using HeapName = std::pair<std::int32_t, std::uint64_t>;  // owner, id
+
+Fields fault_message(const Error& error) {
+  return {"fault", std::to_string(static_cast<int>(error.code)), error.message};
+}
+
+Error error_of(const Fields& fields) {
+  const auto code = parse_int(fields[1]);
+  const bool is_known = code && *code >= 0 && *code <= static_cast<int>(Code::kInternal);
+  return {is_known ? static_cast<Code>(*code) : Code::kInternal, fields[2]};
+}
+
+std::uint64_t number(const std::string& text) {
+  const auto value = parse_int(text);
+  return value && *value >= 0 ? static_cast<std::uint64_t>(*value) : 0;
+}
+
+}  // namespace
+
+struct Watchdog::State {
+  // What callers ask the thread to send.
+  struct Share {
+    std::uint64_t id = 0;
+    std::uint64_t bytes = 0;
+    Fd fd;
+    bool is_end = false;
+  };
+
+  WatchdogParts parts;
+  Fault& fault;
+  Fd wake;
+  bool is_leader = false;
+  bool up_has_left = false;
+
+  Mutex mutex;
+  ConditionVariable changed;
+  std::deque<Share> shares GUARDED_BY(mutex);
+  std::set<std::uint64_t> mapped GUARDED_BY(mutex);  // own buffers that all have
+  std::atomic<bool> is_leaving = false;
+  std::atomic<bool> must_spread = false;
+
+  // The rest is the thread's own.
+  std::map<std::int32_t, RankProgress> remote;          // of other hosts, as told (rank 0)
+  std::map<HeapName, std::set<std::int32_t>> unmapped;  // leader: who has not mapped it yet
+  steady_clock::time_point next_beat = steady_clock::now();
+  std::optional<steady_clock::time_point> left_at;
+  std::jthread thread;
+
+  State(WatchdogParts given, Fault& raised) : parts(std::move(given)), fault(raised) {}
+
+  void run();
+  void poll_once();
+  void read(std::int32_t peer, ControlLink& link, bool* is_over);
+  void handle(std::int32_t peer, ControlMessage& message);
+  void lost(std::int32_t peer, const Error& error);
+  void beat();
+  void judge();
+  void send_fault();
+  void send_shares();
+  void take_heap(std::int32_t peer, ControlMessage& message);
+  void take_mapped(std::int32_t peer, const HeapName& heap);
+  void forward_unmap(std::int32_t peer, const HeapName& heap);
+  bool may_end();
+  void raise(const Error& error) { fault.raise(error); }
+  const Member& member(std::int32_t rank) const {
+    return parts.members[static_cast<std::size_t>(rank)];
+  }
+  bool is_local(std::int32_t rank) const {
+    return parts.hosts.of_rank[static_cast<std::size_t>(rank)] ==
+           parts.hosts.of_rank[static_cast<std::size_t>(parts.rank)];
+  }
+  const std::vector<std::int32_t>& local_ranks() const {
+    return parts.hosts
+        .ranks[static_cast<std::size_t>(parts.hosts.of_rank[static_cast<std::size_t>(parts.rank)])];
+  }
+};
+
+void Watchdog::State::run() {
+  while (!may_end()) {
+    poll_once();
+  }
+}
+
+// A rank that leaves waits, as a leader, for those below it; not for ever, and not after a fault.
+bool Watchdog::State::may_end() {
+  if (!is_leaving) {
+    return false;
+  }
+  if (!left_at) {
+    left_at = steady_clock::now();
+    send_shares();
+    beat();
+    for (const auto& [peer, link] : parts.down) {
+      link->send({"bye"});
+    }
+    if (parts.up != nullptr) {
+      parts.up->send({"bye"});
+    }
+  }
+  const bool is_sent =
+      std::ranges::none_of(parts.down, [](const auto& one) { return one.second->has_unsent(); }) &&
+      (parts.up == nullptr || !parts.up->has_unsent());
+  const bool is_needed = !parts.down.empty() && !fault.is_raised();
+  return (is_sent && !is_needed) || steady_clock::now() > *left_at + kLinger;
+}
+
+void Watchdog::State::poll_once() {
+  std::vector<pollfd> entries = {{.fd = wake.get(), .events = POLLIN, .revents = 0}};
+  std::vector<std::int32_t> peers = {-1};
+  const auto add = [&](std::int32_t peer, const ControlLink& link) {
+    const short write = link.has_unsent() ? short{POLLOUT} : short{0};
+    entries.push_back(
+        {.fd = link.fd(), .events = static_cast<short>(POLLIN | write), .revents = 0});
+    peers.push_back(peer);
+  };
+  for (const auto& [peer, link] : parts.down) {
+    add(peer, *link);
+  }
+  if (parts.up != nullptr) {
+    add(is_leader ? 0 : parts.hosts.leader_of(parts.rank), *parts.up);
+  }
+  const auto left = std::chrono::duration_cast<milliseconds>(next_beat - steady_clock::now());
+  ::poll(entries.data(), entries.size(),
+         static_cast<int>(std::clamp(left, milliseconds(0), kBeat).count()));
+  eventfd_t drained = 0;
+  ::eventfd_read(wake.get(), &drained);
+
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    const bool is_up = parts.up != nullptr && entries[i].fd == parts.up->fd();
+    const auto below = parts.down.find(peers[i]);
+    ControlLink& link = is_up ? *parts.up : *below->second;
+    link.flush();
+    bool is_over = false;
+    if (entries[i].revents != 0) {
+      read(peers[i], link, &is_over);
+    }
+    if (is_over && is_up) {
+      parts.up.reset();
+    } else if (is_over) {
+      parts.down.erase(below);
+    }
+  }
+  send_fault();
+  send_shares();
+  if (steady_clock::now() >= next_beat) {
+    next_beat = steady_clock::now() + kBeat;
+    beat();
+  }
+}
+
+void Watchdog::State::read(std::int32_t peer, ControlLink& link, bool* is_over) {
+  std::vector<ControlMessage> messages;
+  const Result<void> status = link.receive(messages);
+  for (ControlMessage& message : messages) {
+    handle(peer, message);
+  }
+  if (!status) {
+    *is_over = true;
+    lost(peer, status.error());
+  }
+}
+
+void Watchdog::State::lost(std::int32_t peer, const Error& error) {
+  const bool is_up = parts.down.find(peer) == parts.down.end();
+  const bool has_left = is_up            ? up_has_left
+                        : is_local(peer) ? parts.progress_of(peer).has_left
+                                         : remote[peer].has_left;
+  if (has_left || fault.is_raised()) {
+    return;
+  }
+  std::string what = describe(member(peer));
+  if (error.code == Code::kConflict || error.code == Code::kCorrupt) {
+    raise({error.code, fmt::format("{} sent what cannot be read: {}", what, error.message)});
+  } else if (is_local(peer)) {
+    raise({Code::kUnavailable, what + " died: its process has ended"});
+  } else {
+    raise({Code::kUnavailable,
+           fmt::format("{} is gone: its process died, or its host is out of reach ({})", what,
+                       error.message)});
+  }
+}
+
+void Watchdog::State::handle(std::int32_t peer, ControlMessage& message) {
+  const Fields& fields = message.fields;
+  const std::string verb = fields.empty() ? "" : fields[0];
+  if (verb == "fault" && fields.size() == 3) {
+    raise(error_of(fields));
+  } else if (verb == "beat") {
+    for (std::size_t i = 1; i < fields.size(); ++i) {
+      const auto progress = decode_progress(fields[i]);
+      if (progress && progress->rank >= 0 &&
+          static_cast<std::size_t>(progress->rank) < parts.members.size()) {
+        remote[progress->rank] = *progress;
+      }
+    }
+    if (parts.rank == 0 && fields.size() > 1) {
+      judge();
+    }
+  } else if (verb == "bye") {
+    up_has_left = up_has_left || parts.down.find(peer) == parts.down.end();
+  } else if (verb == "heap+fd" && fields.size() == 4) {
+    take_heap(peer, message);
+  } else if (verb == "mapped" && fields.size() == 3) {
+    take_mapped(peer, {static_cast<std::int32_t>(number(fields[1])), number(fields[2])});
+  } else if (verb == "unheap" && fields.size() == 3) {
+    forward_unmap(peer, {static_cast<std::int32_t>(number(fields[1])), number(fields[2])});
+  } else {
+    raise({Code::kCorrupt,
+           fmt::format("{} sent an unknown message \"{}\"", describe(member(peer)), verb)});
+  }
+}
+
+void Watchdog::State::beat() {
+  if (is_leader && parts.up != nullptr) {
+    Fields fields = {"beat"};
+    for (const std::int32_t rank : local_ranks()) {
+      fields.push_back(encode(parts.progress_of(rank)));
+    }
+    parts.up->send(fields);
+  }
+  for (const auto& [peer, link] : parts.down) {
+    if (!is_local(peer)) {
+      link->send({"beat"});  // so that both sides notice a cut
+    }
+  }
+  if (is_leader) {
+    judge();
+  }
+}
+
+void Watchdog::State::judge() {
+  if (fault.is_raised()) {
+    return;
+  }
+  std::vector<RankProgress> all;
+  for (const std::int32_t rank : local_ranks()) {
+    all.push_back(parts.progress_of(rank));
+  }
+  for (const auto& [rank, progress] : remote) {
+    all.push_back(progress);
+  }
+  auto error = find_disagreement(all, parts.members);
+  if (!error) {
+    error = find_left_behind(all, parts.members);
+  }
+  if (error) {
+    raise(*error);
+  }
+}
+
+void Watchdog::State::send_fault() {
+  if (!must_spread.exchange(false)) {
+    return;
+  }
+  const Fields message = fault_message(fault.error());
+  for (const auto& [peer, link] : parts.down) {
+    link->send(message);
+  }
+  if (parts.up != nullptr) {
+    parts.up->send(message);
+  }
+  const MutexLock lock(mutex);
+  changed.notify_all();
+}
+
+void Watchdog::State::send_shares() {
+  std::deque<Share> taken;
+  {
+    const MutexLock lock(mutex);
+    taken.swap(shares);
+  }
+  for (Share& share : taken) {
+    const HeapName heap = {parts.rank, share.id};
+    const std::string owner = std::to_string(parts.rank);
+    const std::string id = std::to_string(share.id);
+    if (share.is_end) {
+      forward_unmap(parts.rank, heap);
+    } else if (is_leader) {
+      ControlMessage message{{"heap+fd", owner, id, std::to_string(share.bytes)},
+                             std::move(share.fd)};
+      take_heap(parts.rank, message);
+    } else if (parts.up != nullptr) {
+      parts.up->send({"heap+fd", owner, id, std::to_string(share.bytes)}, share.fd.get());
+    }
+  }
+}
+
+// A leader hands it to everyone of the host but the owner; everyone but the owner maps it.
+void Watchdog::State::take_heap(std::int32_t peer, ControlMessage& message) {
+  const auto owner = static_cast<std::int32_t>(number(message.fields[1]));
+  const HeapName heap = {owner, number(message.fields[2])};
+  if (is_leader) {
+    std::set<std::int32_t>& missing = unmapped[heap];
+    for (const auto& [below, link] : parts.down) {
+      if (is_local(below) && below != owner) {
+        missing.insert(below);
+        link->send(message.fields, message.fd.get());
+      }
+    }
+  }
+  if (owner != parts.rank) {
+    const Result<void> status =
+        parts.map(owner, heap.second, number(message.fields[3]), std::move(message.fd));
+    if (!status) {
+      raise(status.error().in(fmt::format("mapping a buffer of rank {}", owner)));
+      return;
+    }
+  }
+  if (is_leader) {
+    take_mapped(parts.rank, heap);
+  } else if (peer != parts.rank && parts.up != nullptr) {
+    parts.up->send({"mapped", message.fields[1], message.fields[2]});
+  }
+}
+
+void Watchdog::State::take_mapped(std::int32_t peer, const HeapName& heap) {
+  if (is_leader) {
+    const auto found = unmapped.find(heap);
+    if (found == unmapped.end()) {
+      return;
+    }
+    found->second.erase(peer);
+    if (!found->second.empty()) {
+      return;
+    }
+    unmapped.erase(found);
+    const auto owner = parts.down.find(heap.first);
+    if (owner != parts.down.end()) {
+      owner->second->send({"mapped", std::to_string(heap.first), std::to_string(heap.second)});
+    }
+  }
+  if (heap.first == parts.rank) {
+    const MutexLock lock(mutex);
+    mapped.insert(heap.second);
+    changed.notify_all();
+  }
+}
+
+void Watchdog::State::forward_unmap(std::int32_t peer, const HeapName& heap) {
+  const Fields message = {"unheap", std::to_string(heap.first), std::to_string(heap.second)};
+  for (const auto& [below, link] : parts.down) {
+    if (is_leader && is_local(below) && below != heap.first) {
+      link->send(message);
+    }
+  }
+  if (heap.first != parts.rank) {
+    parts.unmap(heap.first, heap.second);
+  } else if (!is_leader && peer == parts.rank && parts.up != nullptr) {
+    parts.up->send(message);
+  }
+}
+
+Watchdog::Watchdog(WatchdogParts parts, Fault& fault)
+    : state_(std::make_unique<State>(std::move(parts), fault)) {
+  State* state = state_.get();
+  state->wake = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  state->is_leader = state->parts.hosts.leader_of(state->parts.rank) == state->parts.rank;
+  fault.on_raise([state](const Error&) {
+    state->must_spread = true;
+    ::eventfd_write(state->wake.get(), 1);
+    if (state->parts.wake_waiting) {
+      state->parts.wake_waiting();
+    }
+  });
+  state->thread = start_thread(fmt::format("comm-watch-{}", state->parts.rank),
+                               [state](const std::stop_token&) { state->run(); });
+}
+
+Watchdog::~Watchdog() {
+  state_->is_leaving = true;
+  ::eventfd_write(state_->wake.get(), 1);
+  state_->thread.join();
+}
+
+Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd) {
+  State& state = *state_;
+  State::Share share{.id = id, .bytes = bytes, .fd = Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0))};
+  if (!share.fd.is_open()) {
+    return errno_error("duplicate a descriptor", errno);
+  }
+  std::unique_lock lock(state.mutex);
+  state.shares.push_back(std::move(share));
+  ::eventfd_write(state.wake.get(), 1);
+  state.changed.wait(lock, [&] { return state.fault.is_raised() || state.mapped.contains(id); });
+  return state.mapped.contains(id) ? Result<void>() : state.fault.error();
+}
+
+void Watchdog::unshare(std::uint64_t id) {
+  const MutexLock lock(state_->mutex);
+  state_->shares.push_back({.id = id, .bytes = 0, .fd = Fd(), .is_end = true});
+  ::eventfd_write(state_->wake.get(), 1);
+}
+
+}  // namespace trainyard::comm

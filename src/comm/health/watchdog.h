@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watches the other ranks of a communicator, one thread a rank. Control connections form a tree of
+// two floors: ranks to the leader of their host, leaders to rank 0. A closed connection is a death;
+// a host that acknowledges nothing for 5 s is gone (TCP_USER_TIMEOUT: a process that is merely
+// stopped still acknowledges, and is left to the time-out of the operation). Twice a second
+// progress travels upwards, and whoever sees ranks that disagree, or that wait for one that left,
+// raises the fault. A fault goes once over every connection. It also takes buffers of `allocate` to
+// the ranks of the host.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "comm/health/facts.h"
+#include "comm/health/fault.h"
+#include "comm/rendezvous/control_link.h"
+#include "comm/rendezvous/member.h"
+
+namespace trainyard::comm {
+
+inline constexpr std::chrono::milliseconds kBeat{500};
+inline constexpr std::chrono::milliseconds kLinger{5000};  // of a leader that leaves first
+
+struct WatchdogParts {
+  std::int32_t rank = 0;
+  std::vector<Member> members;
+  Hosts hosts;
+  std::unique_ptr<ControlLink> up;  // to the leader; of a leader, to rank 0; null for rank 0
+  std::map<std::int32_t, std::unique_ptr<ControlLink>> down;  // by rank
+  // Called on the watchdog's thread.
+  std::function<RankProgress(std::int32_t rank)> progress_of;  // ranks of this host
+  std::function<Result<void>(std::int32_t owner, std::uint64_t id, std::uint64_t bytes, Fd fd)> map;
+  std::function<void(std::int32_t owner, std::uint64_t id)> unmap;
+  // Called once, on the thread that raised the fault: wakes those who wait for messages. May be
+  // empty.
+  std::function<void()> wake_waiting;
+};
+
+class Watchdog {
+ public:
+  // Listens to `fault`, which must outlive it, and passes on what is raised there.
+  Watchdog(WatchdogParts parts, Fault& fault);
+  // Tells that this rank leaves. A leader stays, up to kLinger, for those who have not left.
+  ~Watchdog();
+
+  // Returns when all ranks of this host have mapped the buffer; kUnavailable after a fault.
+  Result<void> share(std::uint64_t id, std::uint64_t bytes, int fd);
+  void unshare(std::uint64_t id);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trainyard::comm

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One control connection between two ranks: framed messages both ways, over TCP or a local socket;
+// the latter also carries file descriptors (the segment, buffers of allocate). Non-blocking; its
+// owner polls. Used by join (rendezvous/join.h) and then by the watchdog.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "comm/rendezvous/frame.h"
+
+namespace trainyard::comm {
+
+struct ControlMessage {
+  Fields fields;
+  Fd fd;  // open when one came along
+};
+
+class ControlLink {
+ public:
+  explicit ControlLink(Fd fd) : fd_(std::move(fd)) {}
+
+  int fd() const { return fd_.get(); }
+  bool has_unsent() const { return !unsent_.empty(); }
+
+  // Queues a message and sends what the connection takes; errors show when receiving. With `passed`
+  // (not owned; a duplicate travels) only on a local socket.
+  void send(const Fields& fields, int passed = -1);
+  void flush();
+
+  // Everything that has arrived. An error is the end: kUnavailable when the other side has closed
+  // or is unreachable; what came before it is in `out`.
+  Result<void> receive(std::vector<ControlMessage>& out);
+  // The next message, waiting for it: kDeadline after `time`.
+  Result<ControlMessage> wait(std::chrono::milliseconds time);
+
+ private:
+  struct Unsent {
+    std::string bytes;
+    Fd passed;  // goes with the first byte
+  };
+
+  Result<bool> read_some();  // false: nothing there now
+
+  Fd fd_;
+  FrameReader reader_;
+  std::deque<Fd> arrived_fds_;
+  std::deque<ControlMessage> arrived_;
+  std::deque<Unsent> unsent_;
+};
+
+}  // namespace trainyard::comm

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/rendezvous/join.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <set>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "comm/rendezvous/interfaces.h"
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+class Joining {
+ public:
+  Joining(const CommunicatorOptions& options, RendezvousStore& store)
+      : options_(options), store_(store), end_(steady_clock::now() + options.join_timeout) {}
+  ~Joining() {
+    if (!socket_file_.empty()) {
+      ::unlink(socket_file_.c_str());
+    }
+  }
+  Joining(const Joining&) = delete;
+  Joining& operator=(const Joining&) = delete;
+
+  Result<Joined> run(const std::function<Result<Fd>(std::int32_t)>& make_segment);
+
+ private:
+  bool leads() const { return joined_.hosts.leader_of(options_.rank) == options_.rank; }
+  const std::vector<std::int32_t>& local_ranks() const {
+    return joined_.hosts.ranks[static_cast<std::size_t>(
+        joined_.hosts.of_rank[static_cast<std::size_t>(options_.rank)])];
+  }
+  milliseconds left() const {
+    return std::max(milliseconds(0),
+                    std::chrono::duration_cast<milliseconds>(end_ - steady_clock::now()));
+  }
+  std::string key(std::string_view what, std::int32_t rank) const {
+    return fmt::format("trainyard/{}/{}/{}", options_.name, what, rank);
+  }
+
+  Result<void> introduce();
+  Result<void> meet_all();
+  Result<std::vector<std::string>> wait_for_ranks(std::string_view what);
+  Result<void> publish_addresses();
+  Result<void> accept_below(const std::set<std::int32_t>& expected, int listener);
+  Result<void> connect_up();
+  Result<void> gather_below();
+  Result<void> hear_that_all_are_there();
+  void tell_below();
+  Result<void> read_addresses();
+  Error missing(const std::vector<std::int32_t>& ranks) const;
+
+  const CommunicatorOptions& options_;
+  RendezvousStore& store_;
+  const steady_clock::time_point end_;
+  Joined joined_;
+  Fd local_listener_;
+  std::string socket_file_;  // when the listener has a name in a folder
+  TcpListener control_;      // of rank 0
+};
+
+// Claims this rank's number in the store.
+Result<void> Joining::introduce() {
+  SystemRandom random;
+  const char* folder = std::getenv("TRAINYARD_COMM_SOCKETS");
+  const std::string place = folder == nullptr ? "" : folder;
+  YARD_TRY(const Machine machine, read_this_machine(place));
+  Member own{.rank = options_.rank,
+             .size = options_.size,
+             .host_key = options_.host.empty() ? machine.host_key : options_.host,
+             .host_name = machine.host_name,
+             .pid = ::getpid(),
+             .local_socket = (place.empty() ? "@trainyard-" : place + "/comm-") + random.hex(12),
+             .nonce = random.hex(8)};
+  YARD_TRY(local_listener_, listen_local(own.local_socket));
+  socket_file_ = place.empty() ? "" : own.local_socket;
+  const std::string text = encode(own);
+  YARD_TRY(const std::string held, store_.claim(key("rank", options_.rank), text));
+  if (held != text) {
+    YARD_TRY(const Member other, decode_member(held));
+    return Error{Code::kAlreadyExists,
+                 fmt::format("{} has this number in the world \"{}\" at {} already: give every "
+                             "world a name of its own, and every process another rank",
+                             describe(other), options_.name, store_.where())};
+  }
+  if (options_.rank == 0) {
+    YARD_TRY(store_.claim(key("secret", 0), random.hex(32)));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> Joining::wait_for_ranks(std::string_view what) {
+  std::vector<std::string> keys;
+  for (std::int32_t rank = 0; rank < options_.size; ++rank) {
+    keys.push_back(key(what, rank));
+  }
+  auto values = store_.wait_for(keys, left());
+  if (values || values.error().code != Code::kDeadline) {
+    return values;
+  }
+  std::vector<std::int32_t> absent;
+  std::string present;
+  for (std::int32_t rank = 0; rank < options_.size; ++rank) {
+    const std::string& one = keys[static_cast<std::size_t>(rank)];
+    YARD_TRY(const bool is_there, store_.has(one));
+    if (!is_there) {
+      absent.push_back(rank);
+      continue;
+    }
+    const auto value = store_.wait_for({key("rank", rank)}, milliseconds(1000));
+    const auto member = value ? decode_member(value->front()) : Result<Member>(value.error());
+    present +=
+        (present.empty() ? "" : ", ") + (member ? describe(*member) : fmt::format("rank {}", rank));
+  }
+  return Error{Code::kDeadline,
+               fmt::format("the world \"{}\" of {} ranks did not complete within {} s: missing "
+                           "{}; there are {}; they meet at {}",
+                           options_.name, options_.size,
+                           std::chrono::duration<double>(options_.join_timeout).count(),
+                           list_ranks(absent), present, store_.where())};
+}
+
+Result<void> Joining::meet_all() {
+  YARD_TRY(const std::vector<std::string> texts, wait_for_ranks("rank"));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    auto member = decode_member(texts[rank]);
+    if (!member) {
+      return member.error().in(fmt::format("reading the entry of rank {}", rank));
+    }
+    if (member->size != options_.size) {
+      return Error{Code::kConflict,
+                   fmt::format("{} was told of {} ranks, this one (rank {}) of {}",
+                               describe(*member), member->size, options_.rank, options_.size)};
+    }
+    joined_.members.push_back(std::move(*member));
+  }
+  joined_.hosts = group(joined_.members);
+  YARD_TRY(const auto secret, store_.wait_for({key("secret", 0)}, left()));
+  joined_.secret = secret.front();
+  return {};
+}
+
+// Only worlds of several hosts open ports.
+Result<void> Joining::publish_addresses() {
+  YARD_TRY(const auto interfaces, read_interfaces());
+  // Ranks that were told to be on several hosts may be on one: tests, trials.
+  const bool are_apart = std::ranges::any_of(joined_.members, [&](const Member& one) {
+    return one.host_name != joined_.members.front().host_name;
+  });
+  YARD_TRY(const auto addresses, choose_addresses(interfaces, options_.interface, are_apart));
+  YARD_TRY(joined_.data, listen_tcp({"", 0}));
+  Fields fields = {std::to_string(joined_.data.port)};
+  if (options_.rank == 0) {
+    YARD_TRY(control_, listen_tcp({"", 0}));
+  }
+  fields.push_back(std::to_string(control_.port));
+  fields.insert(fields.end(), addresses.begin(), addresses.end());
+  YARD_TRY(store_.claim(key("address", options_.rank), encode_frame(fields)));
+  return {};
+}
+
+Error Joining::missing(const std::vector<std::int32_t>& ranks) const {
+  std::string text;
+  for (const std::int32_t rank : ranks) {
+    text += (text.empty() ? "" : ", ") + describe(joined_.members[static_cast<std::size_t>(rank)]);
+  }
+  return {Code::kDeadline,
+          fmt::format("the world \"{}\" did not complete within {} s: no "
+                      "connection came from {}",
+                      options_.name, std::chrono::duration<double>(options_.join_timeout).count(),
+                      text)};
+}
+
+// Strangers on the port are closed and forgotten; a rank must know the secret.
+Result<void> Joining::accept_below(const std::set<std::int32_t>& expected, int listener) {
+  std::set<std::int32_t> absent = expected;
+  std::vector<std::unique_ptr<ControlLink>> unknown;
+  while (!absent.empty()) {
+    std::vector<pollfd> entries = {{.fd = listener, .events = POLLIN, .revents = 0}};
+    for (const auto& link : unknown) {
+      entries.push_back({.fd = link->fd(), .events = POLLIN, .revents = 0});
+    }
+    if (left() == milliseconds(0)) {
+      return missing({absent.begin(), absent.end()});
+    }
+    ::poll(entries.data(), entries.size(), static_cast<int>(left().count()));
+    for (std::size_t i = unknown.size(); i > 0; --i) {
+      if (entries[i].revents == 0) {
+        continue;
+      }
+      std::vector<ControlMessage> messages;
+      const Result<void> status = unknown[i - 1]->receive(messages);
+      if (messages.empty() && status) {
+        continue;
+      }
+      const Fields fields = messages.empty() ? Fields() : messages.front().fields;
+      const auto rank = fields.size() == 3 ? parse_int(fields[2]) : Result<std::int64_t>(-1);
+      if (fields.size() == 3 && fields[0] == "join" && rank &&
+          equal_in_constant_time(fields[1], joined_.secret) &&
+          absent.erase(static_cast<std::int32_t>(*rank)) == 1) {
+        joined_.down[static_cast<std::int32_t>(*rank)] = std::move(unknown[i - 1]);
+      } else if (!status) {
+        log_warning("comm: a connection was closed while joining: " + status.error().message);
+      }
+      unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    }
+    while (true) {
+      YARD_TRY(Fd fd, accept_one(listener));
+      if (!fd.is_open()) {
+        break;
+      }
+      unknown.push_back(std::make_unique<ControlLink>(std::move(fd)));
+    }
+  }
+  return {};
+}
+
+Result<void> Joining::connect_up() {
+  const std::int32_t leader = joined_.hosts.leader_of(options_.rank);
+  if (options_.rank != leader) {
+    const Member& above = joined_.members[static_cast<std::size_t>(leader)];
+    YARD_TRY(Fd fd, connect_local(above.local_socket));
+    joined_.up = std::make_unique<ControlLink>(std::move(fd));
+    joined_.up->send({"join", joined_.secret, std::to_string(options_.rank)});
+    return {};
+  }
+  if (options_.rank == 0) {
+    return {};
+  }
+  YARD_TRY(const auto texts, store_.wait_for({key("address", 0)}, left()));
+  FrameReader reader;
+  reader.feed(texts.front());
+  YARD_TRY(const auto fields, reader.next());
+  const auto port =
+      fields && fields->size() > 2 ? parse_int((*fields)[1]) : Result<std::int64_t>(0);
+  if (!port || *port <= 0) {
+    return Error{Code::kCorrupt, "rank 0 gave no address"};
+  }
+  YARD_TRY(const auto own, read_interfaces());
+  std::string tried;
+  for (const std::string& address : order_to_try({fields->begin() + 2, fields->end()}, own, {})) {
+    const Endpoint endpoint{address, static_cast<std::uint16_t>(*port)};
+    auto fd = connect_tcp(endpoint, std::min<milliseconds>(left(), std::chrono::seconds(5)), false);
+    if (fd) {
+      YARD_TRY(tune_tcp(fd->get(), kSilence));
+      joined_.up = std::make_unique<ControlLink>(std::move(*fd));
+      joined_.up->send({"join", joined_.secret, std::to_string(options_.rank)});
+      return {};
+    }
+    tried += (tried.empty() ? "" : "; ") + fd.error().message;
+  }
+  return Error{Code::kUnavailable,
+               fmt::format("{} cannot be reached: {}", describe(joined_.members[0]), tried)};
+}
+
+// Everyone below is there; from rank 0 downwards goes the word that all are.
+Result<void> Joining::gather_below() {
+  std::set<std::int32_t> local(local_ranks().begin(), local_ranks().end());
+  local.erase(options_.rank);
+  if (!leads()) {
+    local.clear();
+  }
+  YARD_TRY(accept_below(local, local_listener_.get()));
+  if (options_.rank == 0 && joined_.hosts.ranks.size() > 1) {
+    std::set<std::int32_t> leaders;
+    for (const auto& ranks : joined_.hosts.ranks) {
+      leaders.insert(ranks.front());
+    }
+    leaders.erase(0);
+    YARD_TRY(accept_below(leaders, control_.fd.get()));
+    for (const std::int32_t leader : leaders) {
+      YARD_TRY(tune_tcp(joined_.down[leader]->fd(), kSilence));
+    }
+  }
+  return {};
+}
+
+// What comes down from rank 0: that all are there, and on a host its shared memory.
+Result<void> Joining::hear_that_all_are_there() {
+  if (joined_.up == nullptr) {
+    return {};
+  }
+  auto word = joined_.up->wait(left());
+  if (!word) {
+    const std::int32_t above = leads() ? 0 : joined_.hosts.leader_of(options_.rank);
+    return word.error().in(fmt::format("joining the world \"{}\" by {}", options_.name,
+                                       describe(joined_.members[static_cast<std::size_t>(above)])));
+  }
+  if (!leads()) {
+    joined_.segment = std::move(word->fd);
+  }
+  return {};
+}
+
+void Joining::tell_below() {
+  for (const auto& [rank, link] : joined_.down) {
+    if (std::ranges::find(local_ranks(), rank) != local_ranks().end()) {
+      link->send({"welcome+fd"}, joined_.segment.get());
+    } else {
+      link->send({"welcome"});
+    }
+  }
+}
+
+Result<void> Joining::read_addresses() {
+  YARD_TRY(const auto texts, wait_for_ranks("address"));
+  for (const std::string& text : texts) {
+    FrameReader reader;
+    reader.feed(text);
+    YARD_TRY(const auto fields, reader.next());
+    if (!fields || fields->size() < 3) {
+      return Error{Code::kCorrupt, "a rank gave no address"};
+    }
+    YARD_TRY(const std::int64_t port, parse_int(fields->front()));
+    joined_.data_addresses.push_back({.port = static_cast<std::uint16_t>(port),
+                                      .addresses = {fields->begin() + 2, fields->end()}});
+  }
+  return {};
+}
+
+Result<Joined> Joining::run(const std::function<Result<Fd>(std::int32_t)>& make_segment) {
+  YARD_TRY(introduce());
+  YARD_TRY(meet_all());
+  const bool are_apart = joined_.hosts.ranks.size() > 1;
+  if (are_apart) {
+    YARD_TRY(publish_addresses());
+  }
+  if (leads() && local_ranks().size() > 1) {
+    YARD_TRY(joined_.segment, make_segment(static_cast<std::int32_t>(local_ranks().size())));
+  }
+  YARD_TRY(gather_below());
+  YARD_TRY(connect_up());
+  YARD_TRY(hear_that_all_are_there());
+  tell_below();
+  if (are_apart) {
+    YARD_TRY(read_addresses());
+  }
+  return std::move(joined_);
+}
+
+Result<void> check(const CommunicatorOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("rank {} of a world of {}: ranks count from 0 to the size less one",
+                             options.rank, options.size)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Joined> join(const CommunicatorOptions& options, RendezvousStore& store,
+                    const std::function<Result<Fd>(std::int32_t)>& make_segment) {
+  YARD_TRY(check(options));
+  return Joining(options, store).run(make_segment);
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/rendezvous/join.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "base/fd.h"
+#include "comm/rendezvous/frame.h"
+#include "comm/rendezvous/memory_store.h"
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+CommunicatorOptions options_of(std::int32_t rank, std::int32_t size) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.join_timeout = seconds(10);
+  return options;
+}
+
+Result<Fd> make_segment(std::int32_t) {
+  return Fd(::memfd_create("test", MFD_CLOEXEC));
+}
+
+// All ranks at once; `host_of` names each rank's host.
+std::vector<Result<Joined>> join_all(std::int32_t size,
+                                     const std::function<std::string(std::int32_t)>& host_of) {
+  MemoryStore store;
+  std::vector<Result<Joined>> joined;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    joined.emplace_back(Error{});
+  }
+  std::vector<std::jthread> threads;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = options_of(rank, size);
+      options.host = host_of(rank);
+      joined[static_cast<std::size_t>(rank)] = join(options, store, make_segment);
+    });
+  }
+  threads.clear();
+  return joined;
+}
+
+TEST(Join, GivesTheRanksOfOneHostTheirSharedMemory) {
+  const auto joined = join_all(4, [](std::int32_t) { return "a"; });
+  for (const auto& one : joined) {
+    ASSERT_TRUE(one) << one.error().message;
+    EXPECT_TRUE(one->segment.is_open());
+    EXPECT_FALSE(one->data.fd.is_open());  // no port is opened
+    EXPECT_EQ(one->members.size(), 4U);
+  }
+  EXPECT_EQ(joined[0]->down.size(), 3U);
+  EXPECT_NE(joined[2]->up, nullptr);
+}
+
+TEST(Join, ConnectsLeadersOfHostsToRankZero) {
+  const auto joined = join_all(5, [](std::int32_t rank) { return rank % 2 == 0 ? "even" : "odd"; });
+  for (const auto& one : joined) {
+    ASSERT_TRUE(one) << one.error().message;
+    EXPECT_THAT(one->hosts.of_rank, ElementsAre(0, 1, 0, 1, 0));
+    EXPECT_EQ(one->data_addresses.size(), 5U);
+    EXPECT_TRUE(one->data.fd.is_open());
+  }
+  EXPECT_EQ(joined[0]->down.size(), 3U);  // ranks 2 and 4, and the other leader
+  EXPECT_EQ(joined[1]->down.size(), 1U);
+  EXPECT_NE(joined[1]->up, nullptr);
+}
+
+TEST(Join, NamesThoseWhoNeverCome) {
+  MemoryStore store;
+  CommunicatorOptions options = options_of(1, 3);
+  options.join_timeout = milliseconds(50);
+  const auto joined = join(options, store, make_segment);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, Code::kDeadline);
+  EXPECT_THAT(joined.error().message, HasSubstr("missing 0 and 2; there are rank 1 (pid "));
+}
+
+TEST(Join, RefusesTwoProcessesWithOneRank) {
+  MemoryStore store;
+  CommunicatorOptions options = options_of(1, 3);
+  options.join_timeout = milliseconds(20);
+  static_cast<void>(join(options, store, make_segment));
+  const auto second = join(options, store, make_segment);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kAlreadyExists);
+}
+
+TEST(Join, RefusesAnotherSizeOfTheWorld) {
+  MemoryStore store;
+  std::jthread other([&] { static_cast<void>(join(options_of(1, 3), store, make_segment)); });
+  ASSERT_TRUE(store.wait_for({"trainyard/world/rank/1"}, seconds(5)));
+  ASSERT_TRUE(store.claim("trainyard/world/rank/2", "ends the other's wait"));
+  const auto joined = join(options_of(0, 2), store, make_segment);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, Code::kConflict);
+}
+
+TEST(Join, NamesBothVersionsOfTheProtocol) {
+  MemoryStore store;
+  ASSERT_TRUE(store.claim("trainyard/world/rank/1", encode_frame({"1", "2"}, 9)));
+  const auto joined = join(options_of(0, 2), store, make_segment);
+  ASSERT_FALSE(joined);
+  EXPECT_THAT(joined.error().message, HasSubstr("rank 1"));
+  EXPECT_THAT(joined.error().message, HasSubstr("version 9"));
+}
+
+// The test is rank 1, by hand.
+TEST(Join, IsNotDisturbedByStrangersOnItsPort) {
+  MemoryStore store;
+  Result<Joined> first = Error{};
+  std::jthread leader([&] { first = join(options_of(0, 2), store, make_segment); });
+  ASSERT_TRUE(store.claim("trainyard/world/rank/1",
+                          encode(Member{.rank = 1, .size = 2, .host_key = "another host"})));
+  const auto known =
+      store.wait_for({"trainyard/world/address/0", "trainyard/world/secret/0"}, seconds(5));
+  ASSERT_TRUE(known);
+  FrameReader reader;
+  reader.feed(known->front());
+  const Fields address = **reader.next();
+  const Endpoint control{"127.0.0.1", static_cast<std::uint16_t>(std::stoi(address[1]))};
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), encode_frame({"join", "guessed", "1"}),
+        encode_frame({"join"}), encode_frame({"join", known->back(), "7"})}) {
+    const Fd stranger = *connect_tcp(control, seconds(5), false);
+    ASSERT_TRUE(write_all(stranger.get(), bytes));
+    ASSERT_TRUE(*wait_ready(stranger.get(), Ready::kRead, seconds(5)));  // it is closed
+  }
+  ControlLink own(*connect_tcp(control, seconds(5), false));
+  own.send({"join", known->back(), "1"});
+  EXPECT_EQ(own.wait(seconds(5))->fields, Fields{"welcome"});
+  ASSERT_TRUE(store.claim("trainyard/world/address/1", encode_frame({"1", "0", "127.0.0.1"})));
+  leader.join();
+  EXPECT_TRUE(first) << first.error().message;
+}
+
+TEST(Join, AWorldOfOneNeedsNobody) {
+  MemoryStore store;
+  const auto joined = join(options_of(0, 1), store, make_segment);
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_FALSE(joined->segment.is_open());
+  EXPECT_EQ(join(options_of(1, 1), store, make_segment).error().code, Code::kInvalidArgument);
+}
+
+TEST(ListRanks, ReadsAsPeopleWriteIt) {
+  EXPECT_EQ(list_ranks({3}), "3");
+  EXPECT_EQ(list_ranks({1, 2, 5}), "1, 2 and 5");
+}
+
+}  // namespace
+}  // namespace trainyard::comm

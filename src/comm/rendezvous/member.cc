@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/rendezvous/member.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "comm/rendezvous/frame.h"
+
+namespace trainyard::comm {
+
+std::string encode(const Member& member) {
+  return encode_frame({std::to_string(member.rank), std::to_string(member.size), member.host_key,
+                       member.host_name, std::to_string(member.pid), member.local_socket,
+                       member.nonce});
+}
+
+Result<Member> decode_member(std::string_view text) {
+  FrameReader reader;
+  reader.feed(text);
+  YARD_TRY(const auto fields, reader.next());
+  if (!fields || fields->size() < 7) {
+    return Error{Code::kCorrupt, "this is no rank's entry"};
+  }
+  YARD_TRY(const std::int64_t rank, parse_int((*fields)[0]));
+  YARD_TRY(const std::int64_t size, parse_int((*fields)[1]));
+  YARD_TRY(const std::int64_t pid, parse_int((*fields)[4]));
+  return Member{.rank = static_cast<std::int32_t>(rank),
+                .size = static_cast<std::int32_t>(size),
+                .host_key = (*fields)[2],
+                .host_name = (*fields)[3],
+                .pid = pid,
+                .local_socket = (*fields)[5],
+                .nonce = (*fields)[6]};
+}
+
+Result<Machine> read_this_machine(const std::string& socket_folder) {
+  YARD_TRY(const std::string boot, read_file("/proc/sys/kernel/random/boot_id"));
+  const std::string place = socket_folder.empty() ? "/proc/self/ns/net" : socket_folder;
+  struct stat status {};
+  if (::stat(place.c_str(), &status) != 0) {
+    return errno_error("look at " + place, errno);
+  }
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) {
+    return errno_error("read the host name", errno);
+  }
+  return Machine{.host_key = fmt::format("{}/{}/{}", trim(boot), status.st_dev, status.st_ino),
+                 .host_name = name.data()};
+}
+
+Hosts group(const std::vector<Member>& members) {
+  Hosts hosts;
+  std::vector<std::string_view> keys;
+  for (const Member& member : members) {
+    const auto found = std::ranges::find(keys, member.host_key);
+    const auto index = static_cast<std::size_t>(found - keys.begin());
+    if (found == keys.end()) {
+      keys.emplace_back(member.host_key);
+      hosts.ranks.emplace_back();
+    }
+    hosts.of_rank.push_back(static_cast<std::int32_t>(index));
+    hosts.ranks[index].push_back(member.rank);
+  }
+  return hosts;
+}
+
+std::string describe(const Member& member) {
+  return fmt::format("rank {} (pid {} on {})", member.rank, member.pid, member.host_name);
+}
+
+std::string list_ranks(const std::vector<std::int32_t>& ranks) {
+  constexpr std::size_t kShown = 32;
+  std::string text;
+  const std::size_t shown = std::min(ranks.size(), kShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const bool is_last = i + 1 == shown && shown == ranks.size();
+    text += (i == 0 ? "" : is_last ? " and " : ", ") + std::to_string(ranks[i]);
+  }
+  if (shown < ranks.size()) {
+    text += fmt::format(" and {} more", ranks.size() - shown);
+  }
+  return text;
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream sockets of the module: TCP addresses as values, local sockets without a name in the file
+// system, non-blocking, closed on exec. Listeners are bound once, to a port that the kernel picks
+// unless one is asked for, and kept: no port is tried out, closed and used later.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace trainyard::comm {
+
+struct Endpoint {
+  std::string host;  // an address, or a name to resolve; "" for any address of this machine
+  std::uint16_t port = 0;
+
+  bool operator==(const Endpoint&) const = default;
+};
+
+std::string to_string(const Endpoint& endpoint);         // "10.0.0.5:29500", "[fe80::1]:29500"
+Result<Endpoint> parse_endpoint(std::string_view text);  // of the same forms
+
+struct TcpListener {
+  Fd fd;
+  std::uint16_t port = 0;
+};
+
+// kAlreadyExists when the port is taken.
+Result<TcpListener> listen_tcp(const Endpoint& endpoint);
+// Tries every address of the name until `time` is over. Refused connections are tried again while
+// `is_patient`: the other side may not listen yet.
+Result<Fd> connect_tcp(const Endpoint& endpoint, std::chrono::milliseconds time, bool is_patient);
+// After so long without an acknowledgement a host is gone.
+inline constexpr std::chrono::milliseconds kSilence{4500};
+
+// Small messages at once; unacknowledged data breaks the connection after `unheard`.
+Result<void> tune_tcp(int fd, std::chrono::milliseconds unheard);
+
+// `name` of an abstract socket ("@..."), which goes with its listener and is seen by all processes
+// of one network namespace, or a path.
+Result<Fd> listen_local(const std::string& name);
+Result<Fd> connect_local(const std::string& name);
+
+// The next connection, or an Fd that is not open when there is none at the moment.
+Result<Fd> accept_one(int listener);
+
+enum class Ready : std::uint8_t { kRead, kWrite };
+// False when the time is over.
+Result<bool> wait_ready(int fd, Ready what, std::chrono::milliseconds time);
+
+}  // namespace trainyard::comm

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own rendezvous store, for ranks that have no PyTorch: one thread that serves set-once keys
+// over TCP (frame.h). Lives in the process of rank 0. Foreign bytes on its port close their
+// connection and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "comm/rendezvous/sockets.h"
+
+namespace trainyard::comm {
+
+class StoreServer {
+ public:
+  // Port 0: the kernel picks one. kAlreadyExists when the port is taken.
+  static Result<std::unique_ptr<StoreServer>> listen(const Endpoint& endpoint);
+  ~StoreServer();  // closes all connections
+
+  std::uint16_t port() const;
+
+ private:
+  struct State;
+  explicit StoreServer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trainyard::comm
