@@ -39,9 +39,14 @@ constexpr std::uint32_t kExchanges =
 
 constexpr std::array kEntries = {
     Entry{Algorithm::kRing, "ring", kParts, make_ring},
+    Entry{Algorithm::kHalvingDoubling, "halving_doubling",
+          kParts | kinds({OpKind::kGather, OpKind::kScatter, OpKind::kBarrier}),
+          make_halving_doubling},
+    Entry{Algorithm::kDoubleTree, "double_tree", kTrees, make_double_tree},
     Entry{Algorithm::kDirect, "direct", kExchanges | kinds({OpKind::kBarrier}), make_direct},
     Entry{Algorithm::kDirectSmall, "direct_small", kTrees, make_direct_small},
     Entry{Algorithm::kWindow, "window", kExchanges, make_window},
+    Entry{Algorithm::kTwoLevel, "two_level", kParts | kinds({OpKind::kBarrier}), make_two_level},
 };
 
 const Entry* find(Algorithm algorithm) {
@@ -50,9 +55,10 @@ const Entry* find(Algorithm algorithm) {
   return entry == kEntries.end() ? nullptr : &*entry;
 }
 
-bool is_one_host(const World& world) {
-  return std::adjacent_find(world.host.begin(), world.host.end(), std::not_equal_to<>()) ==
-         world.host.end();
+std::size_t count_hosts(const World& world) {
+  std::vector<std::int32_t> hosts = world.host;
+  std::sort(hosts.begin(), hosts.end());
+  return static_cast<std::size_t>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
 }
 
 // A world of one has nobody to speak with.
@@ -90,7 +96,11 @@ bool is_available(Algorithm algorithm, OpKind kind, const World& world) {
   if (entry == nullptr || (entry->kinds & kinds({kind})) == 0) {
     return false;
   }
-  return algorithm != Algorithm::kWindow || is_one_host(world);
+  const std::size_t hosts = count_hosts(world);
+  if (algorithm == Algorithm::kTwoLevel) {
+    return hosts > 1 && hosts < world.host.size();
+  }
+  return algorithm != Algorithm::kWindow || hosts == 1;
 }
 
 Schedule make_schedule(Algorithm algorithm, const Request& request, const World& world) {

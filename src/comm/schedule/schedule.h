@@ -70,7 +70,7 @@ struct Step {
 inline constexpr std::uint64_t kUncutElements = 4096;
 
 struct Schedule {
-  std::string algorithm;  // "ring", "direct", ...: for traces, tables and people
+  std::string algorithm = {};  // "ring", "direct", ...: for traces, tables and people
   std::vector<Step> steps = {};
   std::uint64_t scratch = 0;  // elements of kScratch
   // The longest slice of any rank: all ranks cut into equally many pieces. 0: K is 1, always; then

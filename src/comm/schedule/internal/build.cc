@@ -2,6 +2,8 @@
 #include "comm/schedule/internal/build.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 namespace trainyard::comm {
@@ -39,6 +41,12 @@ std::vector<Slice> parts_of(const Request& request, const World& world) {
     }
   }
   return parts;
+}
+
+std::uint64_t total_of(const Request& request) {
+  return request.counts.empty()
+             ? request.count
+             : std::accumulate(request.counts.begin(), request.counts.end(), std::uint64_t{0});
 }
 
 std::uint64_t longest_of(std::span<const Slice> slices) {

@@ -19,6 +19,8 @@ Schedule make_direct(const Request& request, const World& world);
 Schedule make_direct_small(const Request& request, const World& world);
 Schedule make_window(const Request& request, const World& world);
 Schedule make_two_level(const Request& request, const World& world);
+// The rooted kinds of halving-doubling.
+Schedule make_binomial(const Request& request, const World& world);
 
 // Puts the length of its slices into `step` and appends it, unless it has nothing to do.
 void add(Schedule& schedule, Step step);
@@ -30,6 +32,7 @@ Slice alone(Region region, const Slice& part);
 
 // The parts of all ranks in the whole buffer, by `counts` or near-equal.
 std::vector<Slice> parts_of(const Request& request, const World& world);
+std::uint64_t total_of(const Request& request);  // elements of the whole buffer
 std::uint64_t longest_of(std::span<const Slice> slices);
 
 std::vector<std::int32_t> others_of(const World& world);  // all ranks but this one, ascending
