@@ -24,9 +24,12 @@ struct Combine {
 
 // outs[j][i] = operands[0][i] op operands[1][i] op ..., left to right, `count` elements. An out may
 // be the same memory as an operand, not overlap it otherwise. fp16 and bf16 accumulate in fp32 and
-// are rounded once, to nearest even, when there are two operands or more or a scale; NaN stays NaN,
-// and min and max give NaN when any operand is (as PyTorch does). Alignment is that of the dtype or
-// less.
+// are rounded once, to nearest even, when there are two operands or more or a scale; NaN stays NaN
+// (the quiet one, without sign or payload), and min and max give NaN when any operand is (as
+// PyTorch does). Integers wrap around; their division truncates towards zero; `divisor` is at
+// least 1. Bool is bytes of 0 and 1: sum is "any", product "all". Alignment is that of the dtype or
+// less. The bits of a result depend neither on the processor nor on how a range is split into
+// calls.
 void combine(const Combine& how, std::span<std::byte* const> outs,
              std::span<const std::byte* const> operands, std::size_t count);
 
