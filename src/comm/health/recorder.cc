@@ -151,7 +151,8 @@ void Recorder::ended(std::uint64_t sequence, bool is_complete) {
     put(entry.state,
         static_cast<std::uint64_t>(is_complete ? OpState::kCompleted : OpState::kFailed));
   }
-  if (is_complete) {
+  // Sends and receives end in any order.
+  if (is_complete && sequence > get(shared_->completed)) {
     put(shared_->completed, sequence);
   }
 }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/run/check.h"
+#include "comm/run/parts.h"
+#include "comm/run/point_to_point.h"
+#include "comm/run/queue.h"
+
+namespace trainyard::comm {
+namespace {
+
+bool is_one_sided(OpKind kind) {
+  return kind == OpKind::kSend || kind == OpKind::kReceive;
+}
+
+Result<Checked> check_all(Operation& operation, const World& world) {
+  YARD_TRY(Checked checked, check(operation, world.rank, world.size));
+  if (operation.algorithm && !is_available(*operation.algorithm, operation.kind, world)) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("{}: there is no {} algorithm for it in this world",
+                             name_of(operation.kind), name_of(*operation.algorithm))};
+  }
+  return checked;
+}
+
+}  // namespace
+
+// The queue and the sends end first, then the parts.
+struct Communicator::State {
+  explicit State(Parts from)
+      : parts(std::move(from)),
+        collectives({.transport = *parts.collectives,
+                     .fault = *parts.fault,
+                     .recorder = *parts.recorder,
+                     .board = parts.board.get(),
+                     .world = parts.world,
+                     .choices = parts.choices,
+                     .name = parts.name,
+                     .timeout = parts.timeout}),
+        point_to_point(*parts.point_to_point, *parts.fault, *parts.point_to_point_recorder,
+                       {.name = parts.name,
+                        .rank = parts.world.rank,
+                        .size = parts.world.size,
+                        .timeout = parts.timeout}),
+        queue(collectives, *parts.fault, parts.name) {}
+
+  Parts parts;
+  Collectives collectives;
+  PointToPoint point_to_point;
+  Queue queue;
+};
+
+std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
+  auto state = std::make_unique<State>(std::move(parts));
+  Parts& own = state->parts;
+  own.fault->on_raise([&own](const Error& error) {
+    own.collectives->wake();
+    own.point_to_point->wake();
+    if (own.spread) {
+      own.spread(error);
+    }
+  });
+  return std::unique_ptr<Communicator>(new Communicator(std::move(state)));
+}
+
+Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::~Communicator() = default;
+
+std::int32_t Communicator::rank() const {
+  return state_->parts.world.rank;
+}
+std::int32_t Communicator::size() const {
+  return state_->parts.world.size;
+}
+const World& Communicator::world() const {
+  return state_->parts.world;
+}
+
+Result<Work> Communicator::issue(Operation operation) {
+  YARD_TRY(Checked checked, check_all(operation, world()));
+  if (is_one_sided(operation.kind)) {
+    YARD_TRY(auto work, state_->point_to_point.issue(std::move(operation), std::move(checked)));
+    return Work(std::move(work));
+  }
+  YARD_TRY(auto work, state_->queue.issue(std::move(operation), std::move(checked)));
+  return Work(std::move(work));
+}
+
+Result<void> Communicator::run(Operation operation) {
+  YARD_TRY(Checked checked, check_all(operation, world()));
+  if (is_one_sided(operation.kind)) {
+    return state_->point_to_point.run(std::move(operation), std::move(checked));
+  }
+  return state_->queue.run(std::move(operation), std::move(checked));
+}
+
+Result<std::shared_ptr<std::byte[]>> Communicator::allocate(std::size_t bytes) {
+  if (!state_->parts.allocate) {
+    return Error{Code::kUnimplemented,
+                 fmt::format("no other rank of '{}' shares memory with rank {}", state_->parts.name,
+                             rank())};
+  }
+  return state_->parts.allocate(bytes);
+}
+
+void Communicator::abort(const std::string& reason) {
+  state_->parts.fault->raise(
+      Error{Code::kCancelled,
+            fmt::format("'{}' was aborted by rank {}: {}", state_->parts.name, rank(), reason)});
+}
+
+std::string Communicator::flight_record() const {
+  return state_->parts.recorder->to_json_lines() +
+         state_->parts.point_to_point_recorder->to_json_lines();
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Performs checked collectives, one at a time: chooses the algorithm, finds or makes the plan,
+// decides with the other ranks whether their buffers can be used directly, executes, records.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "comm/communicator.h"
+#include "comm/health/fault.h"
+#include "comm/health/progress.h"
+#include "comm/health/recorder.h"
+#include "comm/run/check.h"
+#include "comm/run/executor.h"
+#include "comm/run/plan.h"
+#include "comm/schedule/choose.h"
+#include "comm/transport/transport.h"
+
+namespace trainyard::comm {
+
+class Collectives {
+ public:
+  // What it works with; all outlive it. `board` may be null.
+  struct Parts {
+    Transport& transport;
+    Fault& fault;
+    Recorder& recorder;
+    ProgressBoard* board;
+    const World& world;
+    const Choices& choices;  // the same on all ranks
+    std::string name;
+    std::chrono::milliseconds timeout;
+  };
+  explicit Collectives(Parts parts);
+
+  void note_issued(std::uint64_t sequence, const Checked& checked);
+  // In the order of the numbers, by one thread at a time.
+  Result<void> perform(std::uint64_t sequence, const Operation& operation, const Checked& checked,
+                       Patience patience);
+  // From any thread: the operation that is being performed is waited for.
+  void hurry() { executor_.set_patience(Patience::kSpin); }
+
+ private:
+  Result<void> execute(const Task& task, const Operation& operation, const Checked& checked);
+  const Plan& plan_for(const Choice& choice, const Task& task, const Checked& checked);
+
+  Parts parts_;
+  Executor executor_;
+  Chooser chooser_;
+  Limits limits_;
+  PlanCache plans_;
+  Plan uneven_;  // the last plan that no key describes
+};
+
+}  // namespace trainyard::comm

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A world of ranks that are threads of this process: communicators over the memory transport of
+// tests, or over a segment of shared memory, and the means to run one function on every rank.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "comm/run/parts.h"
+#include "comm/schedule/algorithms.h"
+#include "testing/memory_transport.h"
+
+namespace trainyard::testing {
+
+struct WorldOptions {
+  std::string name = "world";
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);
+  MemoryOptions memory = {};
+  std::vector<std::int32_t> host = {};  // by rank; none: all on one
+  comm::Choices choices = comm::default_choices();
+};
+
+// Brings a fault of one rank to all, as the control connections of a real world do.
+class FaultHub {
+ public:
+  void join(comm::Fault* fault) {
+    const std::scoped_lock lock(mutex_);
+    faults_.push_back(fault);
+  }
+  void leave(comm::Fault* fault) {
+    const std::scoped_lock lock(mutex_);
+    std::erase(faults_, fault);
+  }
+  void spread(const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    for (comm::Fault* fault : faults_) {
+      fault->raise(error);
+    }
+  }
+
+ private:
+  std::recursive_mutex mutex_;  // raise() comes back here
+  std::vector<comm::Fault*> faults_;
+};
+
+struct LocalWorld {
+  std::shared_ptr<MemoryNetwork> network;  // of collectives; null over shared memory
+  std::shared_ptr<FaultHub> hub;
+  std::vector<std::unique_ptr<comm::Communicator>> ranks;
+
+  comm::Communicator& operator[](std::size_t rank) { return *ranks[rank]; }
+};
+
+inline comm::Communicator::Parts common_parts(const WorldOptions& options, std::int32_t rank,
+                                              std::int32_t size,
+                                              const std::shared_ptr<FaultHub>& hub) {
+  comm::Communicator::Parts parts;
+  parts.name = options.name;
+  parts.world = {.rank = rank, .size = size, .host = options.host};
+  parts.world.host.resize(static_cast<std::size_t>(size));
+  parts.timeout = options.timeout;
+  parts.fault = std::make_unique<comm::Fault>();
+  parts.recorder = comm::Recorder::create(options.name, rank, nullptr).value();
+  parts.point_to_point_recorder = comm::Recorder::create(options.name, rank, nullptr).value();
+  parts.choices = options.choices;
+  hub->join(parts.fault.get());
+  parts.spread = [hub](const Error& error) { hub->spread(error); };
+  return parts;
+}
+
+// What the ranks of a local world share, and that this one leaves it at its end.
+template <typename Shared>
+std::shared_ptr<void> leaving(std::shared_ptr<FaultHub> hub, comm::Fault* fault, Shared shared) {
+  struct Leaver {
+    std::shared_ptr<FaultHub> hub;
+    comm::Fault* fault;
+    Shared shared;
+    ~Leaver() { hub->leave(fault); }
+  };
+  return std::shared_ptr<Leaver>(new Leaver{std::move(hub), fault, std::move(shared)});
+}
+
+inline LocalWorld make_local_communicators(std::int32_t size, const WorldOptions& options = {}) {
+  LocalWorld world{.network = std::make_shared<MemoryNetwork>(size, options.memory),
+                   .hub = std::make_shared<FaultHub>(),
+                   .ranks = {}};
+  const auto side = std::make_shared<MemoryNetwork>(size, options.memory);
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    comm::Communicator::Parts parts = common_parts(options, rank, size, world.hub);
+    parts.collectives = world.network->endpoint(rank);
+    parts.point_to_point = side->endpoint(rank);
+    parts.allocate =
+        [network = world.network](std::size_t bytes) -> Result<std::shared_ptr<std::byte[]>> {
+      return network->allocate(bytes);
+    };
+    parts.memory = leaving(world.hub, parts.fault.get(), std::pair(world.network, side));
+    world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
+  }
+  return world;
+}
+
+// Runs `body` on a thread for each rank, and returns when all have ended.
+inline void on_all_ranks(LocalWorld& world, const std::function<void(comm::Communicator&)>& body) {
+  std::vector<std::jthread> threads;
+  for (const auto& communicator : world.ranks) {
+    threads.emplace_back([&body, &communicator] { body(*communicator); });
+  }
+}
+
+}  // namespace trainyard::testing

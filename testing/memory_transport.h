@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are threads of one process, joined by queues under one lock: the transport of tests.
+// It refuses what a real one might refuse (no room, not yet visible), sends from where bytes lie or
+// not, and loses ranks on demand, so that the executor is tried with all of that.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "comm/transport/transport.h"
+
+namespace trainyard::testing {
+
+struct MemoryOptions {
+  std::size_t max_message = std::size_t{32} << 10;
+  std::size_t room = 0;          // 0: as little as the contract allows
+  bool stays_in_place = false;   // sends refer to the sender's memory until they are released
+  bool places = false;           // receives go where the caller wants them
+  std::uint64_t delay_seed = 0;  // not 0: messages show late, by a random number of looks
+};
+
+class MemoryNetwork {
+ public:
+  MemoryNetwork(std::int32_t size, MemoryOptions options)
+      : size_(size),
+        options_(options),
+        channels_(static_cast<std::size_t>(size * size)),
+        under_way_(static_cast<std::size_t>(size)),
+        lost_(static_cast<std::size_t>(size)),
+        random_(options.delay_seed) {}
+
+  std::unique_ptr<comm::Transport> endpoint(std::int32_t rank);
+
+  // From now on nothing that `rank` sends arrives.
+  void lose(std::int32_t rank) {
+    const std::scoped_lock lock(mutex_);
+    lost_[static_cast<std::size_t>(rank)] = true;
+  }
+
+  // Memory that all ranks map; it stays known until the network ends.
+  std::shared_ptr<std::byte[]> allocate(std::size_t bytes) {
+    std::shared_ptr<std::byte[]> memory(new std::byte[bytes]());
+    const std::scoped_lock lock(mutex_);
+    heap_[memory.get()] = {memory, bytes};
+    return memory;
+  }
+
+ private:
+  friend class MemoryTransport;
+
+  struct Message {
+    comm::Label label;
+    std::vector<std::byte> copied;
+    std::span<const std::byte> bytes;
+    std::int32_t sender = 0;
+    std::size_t readers = 0;
+    int looks_left = 0;
+    comm::Inbound inbound;
+  };
+  using Channel = std::deque<std::shared_ptr<Message>>;
+
+  Channel& channel(std::int32_t from, std::int32_t to) {
+    return channels_[static_cast<std::size_t>(from * size_ + to)];
+  }
+  std::size_t room() const {
+    return options_.room != 0 ? options_.room
+                              : 4 * (options_.max_message + comm::Transport::kMessageCost);
+  }
+
+  std::int32_t size_;
+  MemoryOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t version_ = 0;
+  std::vector<Channel> channels_;
+  std::vector<std::size_t> under_way_;
+  std::vector<bool> lost_;
+  std::mt19937_64 random_;
+  std::map<const std::byte*, std::pair<std::shared_ptr<std::byte[]>, std::size_t>> heap_;
+};
+
+class MemoryTransport final : public comm::Transport {
+ public:
+  MemoryTransport(MemoryNetwork& network, std::int32_t rank) : network_(network), rank_(rank) {}
+
+  std::size_t max_message() const override { return network_.options_.max_message; }
+  std::size_t room() const override { return network_.room(); }
+
+  std::span<std::byte> try_reserve(std::span<const std::int32_t> peers,
+                                   std::size_t bytes) override {
+    YARD_CHECK(bytes <= max_message() && !peers.empty(), "a message that cannot be");
+    const std::scoped_lock lock(network_.mutex_);
+    if (!has_room(bytes)) {
+      return {};
+    }
+    reserved_.assign(std::max<std::size_t>(bytes, 1), std::byte{0});
+    return {reserved_.data(), bytes};
+  }
+
+  void publish(std::span<const std::int32_t> peers, const comm::Label& label) override {
+    auto message = std::make_shared<MemoryNetwork::Message>();
+    message->label = label;
+    message->copied = std::move(reserved_);
+    message->bytes = {message->copied.data(), last_bytes_};
+    post(peers, std::move(message));
+  }
+
+  bool can_send_in_place(std::span<const std::int32_t>, std::span<const std::byte>) const override {
+    return network_.options_.stays_in_place;
+  }
+  bool try_send_in_place(std::span<const std::int32_t> peers, const comm::Label& label,
+                         std::span<const std::byte> bytes, comm::Ticket* ticket) override {
+    YARD_CHECK(bytes.size() <= max_message(), "a message that is too long");
+    {
+      const std::scoped_lock lock(network_.mutex_);
+      if (!has_room(bytes.size())) {
+        return false;
+      }
+    }
+    auto message = std::make_shared<MemoryNetwork::Message>();
+    message->label = label;
+    message->bytes = bytes;
+    *ticket = next_ticket_++;
+    tickets_[*ticket] = message;
+    post(peers, std::move(message));
+    return true;
+  }
+  bool is_sent(comm::Ticket ticket) override {
+    const auto found = tickets_.find(ticket);
+    if (found == tickets_.end()) {
+      return true;
+    }
+    const std::scoped_lock lock(network_.mutex_);
+    if (found->second->readers != 0) {
+      return false;
+    }
+    tickets_.erase(found);
+    return true;
+  }
+
+  const comm::Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override {
+    const std::scoped_lock lock(network_.mutex_);
+    MemoryNetwork::Channel& channel = network_.channel(peer, rank_);
+    if (channel.empty() || channel.front()->looks_left-- > 0) {
+      return nullptr;
+    }
+    MemoryNetwork::Message& message = *channel.front();
+    comm::Inbound& inbound = inbound_[peer];
+    inbound = {message.label, message.bytes};
+    if (network_.options_.places && !into.empty() && into.size() == message.bytes.size()) {
+      std::copy(message.bytes.begin(), message.bytes.end(), into.begin());
+      inbound.bytes = into;
+    }
+    return &inbound;
+  }
+  void release(std::int32_t peer) override {
+    const std::scoped_lock lock(network_.mutex_);
+    MemoryNetwork::Channel& channel = network_.channel(peer, rank_);
+    MemoryNetwork::Message& message = *channel.front();
+    if (--message.readers == 0) {
+      network_.under_way_[static_cast<std::size_t>(message.sender)] -=
+          message.bytes.size() + kMessageCost;
+    }
+    channel.pop_front();
+    change();
+  }
+
+  void wait(comm::Patience, std::chrono::microseconds limit) override {
+    std::unique_lock lock(network_.mutex_);
+    // Late messages show after a number of looks, so nobody may wait long for a change.
+    const auto most = network_.options_.delay_seed != 0 ? std::chrono::microseconds(20) : limit;
+    network_.changed_.wait_for(lock, most, [&] { return network_.version_ != seen_ || woken_; });
+    seen_ = network_.version_;
+    woken_ = false;
+  }
+  void wake() override {
+    const std::scoped_lock lock(network_.mutex_);
+    woken_ = true;
+    network_.changed_.notify_all();
+  }
+  bool flush() override { return true; }
+
+  comm::Window window_of(std::span<const std::byte> bytes) const override {
+    const std::scoped_lock lock(network_.mutex_);
+    auto found = network_.heap_.upper_bound(bytes.data());
+    if (found == network_.heap_.begin()) {
+      return {};
+    }
+    --found;
+    const bool is_inside = bytes.data() + bytes.size() <= found->first + found->second.second;
+    return is_inside ? comm::Window{1, reinterpret_cast<std::uint64_t>(bytes.data())}
+                     : comm::Window{};
+  }
+  std::byte* map(std::int32_t, comm::Window window) override {
+    return reinterpret_cast<std::byte*>(window.offset);
+  }
+  bool prefers_non_temporal(std::size_t bytes) const override { return bytes > 2048; }
+
+ private:
+  bool has_room(std::size_t bytes) {
+    last_bytes_ = bytes;
+    return network_.under_way_[static_cast<std::size_t>(rank_)] + bytes + kMessageCost <=
+           network_.room();
+  }
+  void post(std::span<const std::int32_t> peers, std::shared_ptr<MemoryNetwork::Message> message) {
+    const std::scoped_lock lock(network_.mutex_);
+    message->sender = rank_;
+    if (network_.lost_[static_cast<std::size_t>(rank_)]) {
+      return;
+    }
+    message->readers = peers.size();
+    network_.under_way_[static_cast<std::size_t>(rank_)] += message->bytes.size() + kMessageCost;
+    for (const std::int32_t peer : peers) {
+      network_.channel(rank_, peer).push_back(message);
+    }
+    if (network_.options_.delay_seed != 0) {
+      message->looks_left = static_cast<int>(network_.random_() % 4);
+    }
+    change();
+  }
+  void change() {
+    ++network_.version_;
+    network_.changed_.notify_all();
+  }
+
+  MemoryNetwork& network_;
+  std::int32_t rank_;
+  std::vector<std::byte> reserved_;
+  std::size_t last_bytes_ = 0;
+  comm::Ticket next_ticket_ = 1;
+  std::map<comm::Ticket, std::shared_ptr<MemoryNetwork::Message>> tickets_;
+  std::map<std::int32_t, comm::Inbound> inbound_;
+  std::uint64_t seen_ = 0;
+  bool woken_ = false;
+};
+
+inline std::unique_ptr<comm::Transport> MemoryNetwork::endpoint(std::int32_t rank) {
+  return std::make_unique<MemoryTransport>(*this, rank);
+}
+
+}  // namespace trainyard::testing
