@@ -180,6 +180,14 @@ std::optional<std::string> disagreement(const Case& asked,
   return std::nullopt;
 }
 
+// The room that run/plan.cc cuts pieces for.
+std::uint64_t room_of(const Schedule& schedule) {
+  const bool is_every_time_alike = schedule.stride == 1 && schedule.longest > 0;
+  const std::uint64_t messages =
+      is_every_time_alike ? (schedule.in_flight + 1) / 2 : schedule.in_flight;
+  return std::max<std::uint64_t>(messages, 1);
+}
+
 }  // namespace
 
 std::vector<std::int32_t> hosts_in(Layout layout, std::int32_t size) {
@@ -237,8 +245,8 @@ std::optional<std::string> problem_of(const Case& asked) {
   if (std::optional<std::string> problem = disagreement(asked, ranks)) {
     return to_string(asked) + ": " + *problem;
   }
-  const std::uint64_t room = std::max<std::uint64_t>(ranks[0].schedule.in_flight, 1);
-  if (auto done = simulate(ranks, {.pieces = asked.pieces, .room = room}); !done) {
+  if (auto done = simulate(ranks, {.pieces = asked.pieces, .room = room_of(ranks[0].schedule)});
+      !done) {
     return to_string(asked) + ": " + done.error().message;
   }
   const std::vector<float> sums = sums_of(asked);

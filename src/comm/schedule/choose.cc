@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/schedule/choose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "comm/schedule/internal/build.h"
+
+namespace trainyard::comm {
+namespace {
+
+constexpr double kSlowerByNoise = 1.05;
+
+auto group_of(const Rule& rule) {
+  return std::tuple(rule.kind, !rule.windows, rule.hosts, rule.local);
+}
+
+std::int32_t most_local(const std::vector<std::vector<std::int32_t>>& hosts) {
+  std::size_t most = 0;
+  for (const std::vector<std::int32_t>& host : hosts) {
+    most = std::max(most, host.size());
+  }
+  return static_cast<std::int32_t>(most);
+}
+
+double median_of(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The times of one size, by choice.
+using Times = std::map<std::pair<Algorithm, std::uint64_t>, std::vector<double>>;
+
+// The best choice of a size, or `kept` while it is about as good.
+Choice best_of(Times& times, const std::optional<Choice>& kept) {
+  std::optional<Choice> best;
+  double best_time = 0;
+  double kept_time = INFINITY;
+  for (auto& [key, values] : times) {
+    const Choice choice{.algorithm = key.first, .piece_bytes = key.second};
+    const double time = median_of(values);
+    if (!best || time < best_time) {
+      best = choice;
+      best_time = time;
+    }
+    if (choice == kept) {
+      kept_time = time;
+    }
+  }
+  return kept_time <= best_time * kSlowerByNoise ? *kept : *best;
+}
+
+// Rules like `rule` for all sizes.
+std::vector<Rule> rules_of(Rule rule, std::map<std::uint64_t, Times>& sizes) {
+  std::vector<Rule> rules;
+  std::optional<Choice> kept;
+  std::uint64_t smaller = 0;
+  for (auto& [bytes, times] : sizes) {
+    const Choice best = best_of(times, kept);
+    if (kept && best != *kept) {
+      const double between = std::sqrt(static_cast<double>(std::max<std::uint64_t>(smaller, 1))) *
+                             std::sqrt(static_cast<double>(bytes));
+      rule.bytes = static_cast<std::uint64_t>(std::llround(between));
+      rule.choice = *kept;
+      rules.push_back(rule);
+    }
+    kept = best;
+    smaller = bytes;
+  }
+  rule.bytes = Rule::kAnyBytes;
+  rule.choice = *kept;
+  rules.push_back(rule);
+  return rules;
+}
+
+}  // namespace
+
+void sort_rules(Choices& choices) {
+  std::stable_sort(choices.rules.begin(), choices.rules.end(), [](const Rule& a, const Rule& b) {
+    return std::pair(group_of(a), a.bytes) < std::pair(group_of(b), b.bytes);
+  });
+}
+
+Chooser::Chooser(const Choices& choices, const World& world) {
+  const std::vector<std::vector<std::int32_t>> hosts = hosts_of(world);
+  const auto host_count = static_cast<std::int32_t>(hosts.size());
+  const std::int32_t local = most_local(hosts);
+  for (const Rule& rule : choices.rules) {
+    const Algorithm algorithm = rule.choice.algorithm;
+    if (host_count > rule.hosts || local > rule.local ||
+        !is_available(algorithm, rule.kind, world)) {
+      continue;
+    }
+    auto& [without, with] = bounds_[static_cast<std::size_t>(rule.kind)];
+    with.push_back({rule.bytes, rule.choice});
+    if (!rule.windows && algorithm != Algorithm::kWindow) {
+      without.push_back(with.back());
+    }
+  }
+}
+
+Choice Chooser::choose(const Request& request, std::size_t dtype_bytes, bool windows) const {
+  if (request.kind == OpKind::kAllToAll && !request.counts.empty()) {
+    return {};
+  }
+  const std::uint64_t bytes = total_of(request) * dtype_bytes;
+  const std::vector<Bound>& bounds =
+      bounds_[static_cast<std::size_t>(request.kind)][windows ? 1 : 0];
+  const auto found = std::find_if(bounds.begin(), bounds.end(),
+                                  [&](const Bound& bound) { return bytes <= bound.bytes; });
+  return found == bounds.end() ? Choice{} : found->choice;
+}
+
+Choice choose(const Choices& choices, const Request& request, std::size_t dtype_bytes,
+              const World& world, bool windows) {
+  return Chooser(choices, world).choose(request, dtype_bytes, windows);
+}
+
+Choices measured(std::span<const Measurement> measurements, const Choices& before) {
+  std::map<decltype(group_of(Rule{})), std::map<std::uint64_t, Times>> groups;
+  for (const Measurement& one : measurements) {
+    const Rule rule{
+        .kind = one.kind, .windows = one.windows, .hosts = one.hosts, .local = one.local};
+    const std::pair key(one.choice.algorithm, one.choice.piece_bytes);
+    groups[group_of(rule)][one.bytes][key].push_back(one.seconds);
+  }
+  Choices choices;
+  for (const Rule& rule : before.rules) {
+    if (!groups.contains(group_of(rule))) {
+      choices.rules.push_back(rule);
+    }
+  }
+  for (auto& [group, sizes] : groups) {
+    const auto& [kind, is_private, hosts, local] = group;
+    const Rule like{.kind = kind, .windows = !is_private, .hosts = hosts, .local = local};
+    const std::vector<Rule> rules = rules_of(like, sizes);
+    choices.rules.insert(choices.rules.end(), rules.begin(), rules.end());
+  }
+  sort_rules(choices);
+  return choices;
+}
+
+}  // namespace trainyard::comm
