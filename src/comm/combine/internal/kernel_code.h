@@ -144,10 +144,8 @@ void stream(std::byte* out, const std::byte* in, std::size_t bytes) {
   std::size_t at = to_line < bytes ? to_line : bytes;
   std::memcpy(out, in, at);
   for (; at + kLine <= bytes; at += kLine) {
-    Vector<std::uint8_t> line[kLine / kVectorBytes];
-    std::memcpy(&line, in + at, kLine);
-    for (std::size_t v = 0; v < kLine / kVectorBytes; ++v) {
-      stream_vector(out + at + v * kVectorBytes, line[v]);
+    for (std::size_t v = 0; v < kLine; v += kVectorBytes) {
+      stream_vector(out + at + v, load_vector<std::uint8_t>(in + at + v));
     }
   }
   std::memcpy(out + at, in + at, bytes - at);
