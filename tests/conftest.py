@@ -35,6 +35,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A run in the background of a script inherits an ignored SIGINT, and so would all it starts.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: runs in ./yard test all only")
     config.addinivalue_line("markers", "root: needs root; skipped with its reason elsewhere")
 
