@@ -14,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
+
 #include "base/check.h"
 #include "comm/run/parts.h"
-#include "comm/schedule/algorithms.h"
+#include "comm/schedule/choose.h"
+#include "comm/transport/shm/shm_transport.h"
 #include "testing/memory_transport.h"
 
 namespace trainyard::testing {
@@ -108,12 +111,76 @@ inline LocalWorld make_local_communicators(std::int32_t size, const WorldOptions
   return world;
 }
 
+// What the threads of a world over shared memory have in common.
+struct SharedMemoryWorld {
+  std::shared_ptr<const comm::Segment> segments[2];  // of collectives; of sends and receives
+  std::vector<std::unique_ptr<comm::HeapRegistry>> heaps;
+
+  // A heap of `rank`, known to all others before anyone can send a window into it.
+  Result<std::shared_ptr<std::byte[]>> allocate(std::int32_t rank, std::size_t bytes) {
+    YARD_TRY(const comm::HeapRegistry::Made made,
+             heaps[static_cast<std::size_t>(rank)]->make(bytes));
+    for (std::size_t peer = 0; peer < heaps.size(); ++peer) {
+      if (peer != static_cast<std::size_t>(rank)) {
+        heaps[peer]->add_peers(rank, made.heap, Fd(fcntl(made.fd, F_DUPFD_CLOEXEC, 0)));
+      }
+    }
+    return std::shared_ptr<std::byte[]>(made.memory, made.memory->bytes().data());
+  }
+};
+
+inline LocalWorld make_shared_memory_communicators(std::int32_t size,
+                                                   const WorldOptions& options = {}) {
+  LocalWorld world{.network = nullptr, .hub = std::make_shared<FaultHub>(), .ranks = {}};
+  const auto shared = std::make_shared<SharedMemoryWorld>();
+  std::vector<std::int32_t> ranks;
+  for (auto& segment : shared->segments) {
+    segment = std::make_shared<const comm::Segment>(
+        comm::Segment::create(comm::default_shape(static_cast<std::uint32_t>(size))).value());
+  }
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    ranks.push_back(rank);
+    shared->heaps.push_back(std::make_unique<comm::HeapRegistry>());
+  }
+  std::vector<comm::Communicator::Parts> all;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    comm::Communicator::Parts parts = common_parts(options, rank, size, world.hub);
+    const auto endpoint = [&](int which) {
+      return comm::ShmTransport::create(shared->segments[which],
+                                        {.index = static_cast<std::uint32_t>(rank), .ranks = ranks},
+                                        *parts.fault,
+                                        *shared->heaps[static_cast<std::size_t>(rank)])
+          .value();
+    };
+    parts.collectives = endpoint(0);
+    parts.point_to_point = endpoint(1);
+    parts.allocate = [shared, rank](std::size_t bytes) { return shared->allocate(rank, bytes); };
+    parts.memory = leaving(world.hub, parts.fault.get(), shared);
+    all.push_back(std::move(parts));
+  }
+  for (comm::Communicator::Parts& parts : all) {
+    world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
+  }
+  return world;
+}
+
 // Runs `body` on a thread for each rank, and returns when all have ended.
 inline void on_all_ranks(LocalWorld& world, const std::function<void(comm::Communicator&)>& body) {
   std::vector<std::jthread> threads;
   for (const auto& communicator : world.ranks) {
     threads.emplace_back([&body, &communicator] { body(*communicator); });
   }
+}
+
+// Each rank ends on a thread of its own, as processes do: one that ends completes what it issued,
+// for which it may need the others.
+inline void end_all_ranks(LocalWorld& world) {
+  std::vector<std::jthread> threads;
+  for (auto& communicator : world.ranks) {
+    threads.emplace_back([&communicator] { communicator.reset(); });
+  }
+  threads.clear();
+  world.ranks.clear();
 }
 
 }  // namespace trainyard::testing

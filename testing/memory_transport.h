@@ -36,6 +36,8 @@ class MemoryNetwork {
   MemoryNetwork(std::int32_t size, MemoryOptions options)
       : size_(size),
         options_(options),
+        changed_(static_cast<std::size_t>(size)),
+        version_(static_cast<std::size_t>(size)),
         channels_(static_cast<std::size_t>(size * size)),
         under_way_(static_cast<std::size_t>(size)),
         lost_(static_cast<std::size_t>(size)),
@@ -82,8 +84,9 @@ class MemoryNetwork {
   std::int32_t size_;
   MemoryOptions options_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t version_ = 0;
+  // By rank: something came, or room was made.
+  std::vector<std::condition_variable> changed_;
+  std::vector<std::uint64_t> version_;
   std::vector<Channel> channels_;
   std::vector<std::size_t> under_way_;
   std::vector<bool> lost_;
@@ -173,22 +176,24 @@ class MemoryTransport final : public comm::Transport {
       network_.under_way_[static_cast<std::size_t>(message.sender)] -=
           message.bytes.size() + kMessageCost;
     }
+    change(message.sender);
     channel.pop_front();
-    change();
   }
 
   void wait(comm::Patience, std::chrono::microseconds limit) override {
     std::unique_lock lock(network_.mutex_);
     // Late messages show after a number of looks, so nobody may wait long for a change.
     const auto most = network_.options_.delay_seed != 0 ? std::chrono::microseconds(20) : limit;
-    network_.changed_.wait_for(lock, most, [&] { return network_.version_ != seen_ || woken_; });
-    seen_ = network_.version_;
+    const auto own = static_cast<std::size_t>(rank_);
+    network_.changed_[own].wait_for(lock, most,
+                                    [&] { return network_.version_[own] != seen_ || woken_; });
+    seen_ = network_.version_[own];
     woken_ = false;
   }
   void wake() override {
     const std::scoped_lock lock(network_.mutex_);
     woken_ = true;
-    network_.changed_.notify_all();
+    network_.changed_[static_cast<std::size_t>(rank_)].notify_all();
   }
   bool flush() override { return true; }
 
@@ -224,15 +229,15 @@ class MemoryTransport final : public comm::Transport {
     network_.under_way_[static_cast<std::size_t>(rank_)] += message->bytes.size() + kMessageCost;
     for (const std::int32_t peer : peers) {
       network_.channel(rank_, peer).push_back(message);
+      change(peer);
     }
     if (network_.options_.delay_seed != 0) {
       message->looks_left = static_cast<int>(network_.random_() % 4);
     }
-    change();
   }
-  void change() {
-    ++network_.version_;
-    network_.changed_.notify_all();
+  void change(std::int32_t rank) {
+    ++network_.version_[static_cast<std::size_t>(rank)];
+    network_.changed_[static_cast<std::size_t>(rank)].notify_all();
   }
 
   MemoryNetwork& network_;

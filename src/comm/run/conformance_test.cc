@@ -16,9 +16,10 @@ namespace {
 
 using testing::LocalWorld;
 using testing::make_local_communicators;
+using testing::make_shared_memory_communicators;
 using testing::WorldOptions;
 
-enum class Over { kCopies, kInPlace, kLate };
+enum class Over { kCopies, kInPlace, kLate, kShared };
 
 struct Setup {
   std::int32_t size;
@@ -27,7 +28,7 @@ struct Setup {
 };
 
 std::string name_of_setup(const ::testing::TestParamInfo<Setup>& info) {
-  const char* over[] = {"copies", "in_place", "late"};
+  const char* over[] = {"copies", "in_place", "late", "shared_memory"};
   return fmt::format("{}_of_{}_by_{}", name_of(info.param.algorithm), info.param.size,
                      over[static_cast<int>(info.param.over)]);
 }
@@ -104,7 +105,8 @@ LocalWorld world_of(const Setup& setup) {
   options.memory.stays_in_place = setup.over == Over::kInPlace;
   options.memory.places = setup.over == Over::kInPlace;
   options.memory.delay_seed = setup.over == Over::kLate ? 7 : 0;
-  return make_local_communicators(setup.size, options);
+  return setup.over == Over::kShared ? make_shared_memory_communicators(setup.size, options)
+                                     : make_local_communicators(setup.size, options);
 }
 
 // What went wrong, on any rank.
@@ -174,7 +176,8 @@ std::vector<Setup> setups(std::initializer_list<Over> overs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance,
-                         ::testing::ValuesIn(setups({Over::kCopies, Over::kInPlace, Over::kLate})),
+                         ::testing::ValuesIn(setups({Over::kCopies, Over::kInPlace, Over::kLate,
+                                                     Over::kShared})),
                          name_of_setup);
 INSTANTIATE_TEST_SUITE_P(All, Room, ::testing::ValuesIn(setups({Over::kCopies})), name_of_setup);
 
