@@ -1,229 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
-// create(): ranks that are threads of one process join, over each arrangement of hosts.
-#include "comm/communicator.h"
+// Random operations on several communicators, which each rank uses in another order, over queues
+// and over shared memory. The seed of a failure is in its message.
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
 
-#include <cstring>
-#include <numeric>
-#include <thread>
-
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/rendezvous/memory_store.h"
+#include "comm/run/trial.h"
+#include "testing/comm_world.h"
 
 namespace trainyard::comm {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-using std::chrono::steady_clock;
-using ::testing::HasSubstr;
+using testing::LocalWorld;
+using testing::WorldOptions;
 
-using HostOf = std::string (*)(std::int32_t rank);
+constexpr int kWorlds = 3;
+constexpr int kOperations = 60;
 
-std::string one_host(std::int32_t) {
-  return "a";
-}
-std::string two_hosts(std::int32_t rank) {
-  return rank % 2 == 0 ? "a" : "b";
-}
-std::string own_hosts(std::int32_t rank) {
-  return std::to_string(rank);
-}
-
-// Runs `body` as each rank of a world, on threads.
-void run_world(std::int32_t size, HostOf host_of, const std::function<void(Communicator&)>& body,
-               milliseconds timeout = seconds(30)) {
-  MemoryStore store;
-  std::vector<std::jthread> threads;
-  for (std::int32_t rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      CommunicatorOptions options;
-      options.rank = rank;
-      options.size = size;
-      options.host = host_of(rank);
-      options.timeout = timeout;
-      options.join_timeout = seconds(30);
-      auto communicator = Communicator::create(options, store);
-      ASSERT_TRUE(communicator) << communicator.error().message;
-      body(**communicator);
-    });
+// What all ranks run on one communicator, in this order.
+std::vector<Trial> program(std::mt19937_64& random, std::int32_t size) {
+  constexpr OpKind kKinds[] = {OpKind::kBarrier,   OpKind::kAllReduce, OpKind::kReduceScatter,
+                               OpKind::kAllGather, OpKind::kBroadcast, OpKind::kReduce,
+                               OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll};
+  constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kI8, DType::kI64};
+  constexpr ReduceOp kReductions[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kAverage};
+  std::vector<Trial> all;
+  for (int i = 0; i < kOperations; ++i) {
+    const OpKind kind = kKinds[random() % std::size(kKinds)];
+    const std::uint64_t longest = random() % 8 == 0 ? 40'000 : 300;
+    all.push_back({.kind = kind,
+                   .dtype = kDTypes[random() % std::size(kDTypes)],
+                   .reduce = kReductions[random() % std::size(kReductions)],
+                   .count = random() % longest,
+                   .root = static_cast<std::int32_t>(random() % static_cast<unsigned>(size)),
+                   .in_place = kind != OpKind::kAllToAll && random() % 2 == 0,
+                   .uneven = kind == OpKind::kAllGather && random() % 2 == 0,
+                   .registered = random() % 3 == 0,
+                   .seed = random() % 1000});
   }
+  return all;
 }
 
-std::span<std::byte> bytes_of(std::vector<float>& values) {
-  return std::as_writable_bytes(std::span(values));
-}
+class Rank {
+ public:
+  // The seed is this rank's own: what it waits for, and which communicator comes next.
+  Rank(std::vector<Communicator*> communicators, const std::vector<std::vector<Trial>>& programs,
+       std::uint64_t seed)
+      : communicators_(std::move(communicators)), programs_(programs), random_(seed) {}
 
-Result<void> sum(Communicator& communicator, std::vector<float>& values) {
-  return communicator.run({.kind = OpKind::kAllReduce,
-                           .reduce = ReduceOp::kSum,
-                           .input = {},
-                           .output = bytes_of(values),
-                           .counts = {},
-                           .receive_counts = {},
-                           .timeout = {},
-                           .algorithm = {}});
-}
+  // What went wrong.
+  std::vector<std::string> run() {
+    std::vector<std::size_t> next(programs_.size());
+    for (std::size_t left = programs_.size() * kOperations; left > 0; --left) {
+      std::size_t which = random_() % next.size();
+      while (next[which] == kOperations) {
+        which = (which + 1) % next.size();
+      }
+      issue(*communicators_[which], programs_[which][next[which]++]);
+      finish_some();
+    }
+    while (!open_.empty()) {
+      finish(random_() % open_.size());
+    }
+    return wrong_;
+  }
 
-class CreateTest : public ::testing::TestWithParam<HostOf> {};
-INSTANTIATE_TEST_SUITE_P(Hosts, CreateTest, ::testing::Values(one_host, two_hosts, own_hosts));
+ private:
+  struct Open {
+    std::unique_ptr<TrialRun> run;
+    Work work;
+  };
 
-TEST_P(CreateTest, SumsOverAllRanks) {
-  run_world(5, GetParam(), [](Communicator& communicator) {
-    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{700001}}) {
-      std::vector<float> values(count, static_cast<float>(communicator.rank() + 1));
-      const auto done = sum(communicator, values);
-      ASSERT_TRUE(done) << done.error().message;
-      ASSERT_EQ(values, std::vector<float>(count, 15.0F)) << count;
-    }
-  });
-}
-
-TEST_P(CreateTest, SendsPassEachOtherByTag) {
-  run_world(3, GetParam(), [](Communicator& communicator) {
-    const std::int32_t next = (communicator.rank() + 1) % 3;
-    const std::int32_t before = (communicator.rank() + 2) % 3;
-    std::vector<Work> works;
-    std::vector<std::vector<float>> out(2, std::vector<float>(300000, 0));
-    std::vector<std::vector<float>> in(2, std::vector<float>(300000, 0));
-    for (std::uint32_t tag : {0U, 1U}) {
-      std::ranges::fill(out[tag],
-                        static_cast<float>(communicator.rank() * 10) + static_cast<float>(tag));
-      Operation send{.kind = OpKind::kSend,
-                     .input = bytes_of(out[tag]),
-                     .output = {},
-                     .root = next,
-                     .tag = tag,
-                     .counts = {},
-                     .receive_counts = {},
-                     .timeout = {},
-                     .algorithm = {}};
-      works.push_back(*communicator.issue(send));
-    }
-    for (std::uint32_t tag : {1U, 0U}) {
-      Operation receive{.kind = OpKind::kReceive,
-                        .input = {},
-                        .output = bytes_of(in[tag]),
-                        .root = before,
-                        .tag = tag,
-                        .counts = {},
-                        .receive_counts = {},
-                        .timeout = {},
-                        .algorithm = {}};
-      works.push_back(*communicator.issue(receive));
-    }
-    for (Work& work : works) {
-      const auto done = work.wait();
-      ASSERT_TRUE(done) << done.error().message;
-    }
-    for (std::uint32_t tag : {0U, 1U}) {
-      EXPECT_EQ(in[tag].back(), static_cast<float>(before * 10) + static_cast<float>(tag));
-    }
-  });
-}
-
-TEST_P(CreateTest, AnAbortEndsEveryRanksWaitWithinASecond) {
-  run_world(4, GetParam(), [](Communicator& communicator) {
-    if (communicator.rank() == 2) {
-      communicator.abort("the loss is not a number");
+  void issue(Communicator& communicator, const Trial& trial) {
+    auto run = std::make_unique<TrialRun>(trial, communicator);
+    Result<Work> work = communicator.issue(run->operation());
+    if (!work) {
+      wrong_.push_back(work.error().message);
       return;
     }
-    const auto start = steady_clock::now();
-    std::vector<float> values(100, 1.0F);
-    const auto done = sum(communicator, values);
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().code, Code::kCancelled);
-    EXPECT_THAT(done.error().message, HasSubstr("the loss is not a number"));
-    EXPECT_LT(steady_clock::now() - start, seconds(1));
-  });
-}
+    work->on_done([](const Result<void>& result) { EXPECT_TRUE(result.has_value()); });
+    open_.push_back({std::move(run), std::move(*work)});
+  }
 
-TEST_P(CreateTest, RanksThatDisagreeAreAllTold) {
-  run_world(3, GetParam(), [](Communicator& communicator) {
-    std::vector<float> values(communicator.rank() == 1 ? 8 : 9, 1.0F);
-    const auto done = sum(communicator, values);
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().code, Code::kConflict);
-    EXPECT_THAT(done.error().message, HasSubstr("of 8 float32"));
-    EXPECT_THAT(done.error().message, HasSubstr("of 9 float32"));
-  });
-}
-
-TEST_P(CreateTest, ARankThatDoesNotComeIsNamedAtTheTimeOut) {
-  run_world(
-      3, GetParam(),
-      [](Communicator& communicator) {
-        if (communicator.rank() == 1) {
-          std::this_thread::sleep_for(milliseconds(900));
-          return;
-        }
-        std::vector<float> values(10, 1.0F);
-        const auto done = sum(communicator, values);
-        ASSERT_FALSE(done);
-        EXPECT_EQ(done.error().code, Code::kDeadline);
-        EXPECT_THAT(done.error().message, HasSubstr("1"));
-      },
-      milliseconds(300));
-}
-
-// Two roots that both only send: no message shows it, the progress of the ranks does.
-TEST_P(CreateTest, TwoRootsAreADisagreement) {
-  run_world(2, GetParam(), [](Communicator& communicator) {
-    std::vector<float> values(10, 1.0F);
-    Operation broadcast{.kind = OpKind::kBroadcast,
-                        .input = {},
-                        .output = bytes_of(values),
-                        .root = communicator.rank(),
-                        .counts = {},
-                        .receive_counts = {},
-                        .timeout = {},
-                        .algorithm = {}};
-    Result<void> done = communicator.run(broadcast);
-    const auto end = steady_clock::now() + seconds(3);
-    while (done && steady_clock::now() < end) {
-      std::this_thread::sleep_for(milliseconds(50));
-      done = communicator.run({.kind = OpKind::kBarrier,
-                               .input = {},
-                               .output = {},
-                               .counts = {},
-                               .receive_counts = {},
-                               .timeout = {},
-                               .algorithm = {}});
+  // Waits for none that is not done: another rank may want its communicators in another order.
+  void finish_some() {
+    const auto done = std::find_if(open_.begin(), open_.end(),
+                                   [](const Open& open) { return open.work.is_done(); });
+    if (done != open_.end()) {
+      finish(static_cast<std::size_t>(done - open_.begin()));
     }
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().code, Code::kConflict);
-  });
-}
+  }
 
-TEST(Allocate, GivesMemoryThatOperationsUseDirectly) {
-  run_world(2, one_host, [](Communicator& communicator) {
-    constexpr std::size_t kCount = 1 << 20;
-    const auto memory = communicator.allocate(kCount * sizeof(float));
-    ASSERT_TRUE(memory) << memory.error().message;
-    const std::span values(reinterpret_cast<float*>(memory->get()), kCount);
-    std::ranges::fill(values, 2.0F);
-    for (int i = 0; i < 3; ++i) {
-      const auto done = communicator.run({.kind = OpKind::kAllReduce,
-                                          .reduce = ReduceOp::kSum,
-                                          .input = {},
-                                          .output = std::as_writable_bytes(values),
-                                          .counts = {},
-                                          .receive_counts = {},
-                                          .timeout = {},
-                                          .algorithm = {}});
-      ASSERT_TRUE(done) << done.error().message;
+  void finish(std::size_t which) {
+    Open open = std::move(open_[which]);
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(which));
+    const auto done = open.work.wait();
+    const std::string complaint = done ? open.run->verify() : done.error().message;
+    if (!complaint.empty()) {
+      wrong_.push_back(complaint);
     }
-    EXPECT_EQ(values[kCount - 1], 16.0F);
+  }
+
+  std::vector<Communicator*> communicators_;
+  const std::vector<std::vector<Trial>>& programs_;
+  std::mt19937_64 random_;
+  std::vector<Open> open_;
+  std::vector<std::string> wrong_;
+};
+
+std::vector<std::string> run_seed(std::uint64_t seed, bool is_shared) {
+  std::mt19937_64 random(seed);
+  const auto size = static_cast<std::int32_t>(2 + random() % 3);
+  std::vector<LocalWorld> worlds;
+  std::vector<std::vector<Trial>> programs;
+  for (int i = 0; i < kWorlds; ++i) {
+    WorldOptions options{.name = "world" + std::to_string(i)};
+    options.memory.delay_seed = random() % 2 == 0 ? 0 : random() % 100 + 1;
+    options.memory.stays_in_place = random() % 2 == 0;
+    options.memory.places = random() % 2 == 0;
+    worlds.push_back(is_shared ? testing::make_shared_memory_communicators(size, options)
+                               : testing::make_local_communicators(size, options));
+    programs.push_back(program(random, size));
+  }
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  testing::on_all_ranks(worlds[0], [&](Communicator& communicator) {
+    std::vector<Communicator*> own;
+    for (LocalWorld& world : worlds) {
+      own.push_back(&world[static_cast<std::size_t>(communicator.rank())]);
+    }
+    Rank rank(own, programs, seed + static_cast<std::uint64_t>(communicator.rank()));
+    const std::vector<std::string> mine = rank.run();
+    const std::scoped_lock lock(mutex);
+    wrong.insert(wrong.end(), mine.begin(), mine.end());
   });
+  return wrong;
 }
 
-TEST(Create, AWorldOfOneWorksAlone) {
-  run_world(1, one_host, [](Communicator& communicator) {
-    std::vector<float> values = {1, 2};
-    EXPECT_TRUE(sum(communicator, values));
-    EXPECT_EQ(values[1], 2.0F);
-  });
+class RandomOperations : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(RandomOperations, GiveWhatTheyShouldOverQueues) {
+  EXPECT_EQ(run_seed(GetParam(), false), std::vector<std::string>{}) << "seed " << GetParam();
+}
+
+TEST_P(RandomOperations, GiveWhatTheyShouldOverSharedMemory) {
+  EXPECT_EQ(run_seed(GetParam(), true), std::vector<std::string>{}) << "seed " << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomOperations, ::testing::Range<std::uint64_t>(1, 9));
+
+TEST(Allocation, IsZeroAndMayOutliveTheCommunicator) {
+  std::shared_ptr<std::byte[]> memory;
+  {
+    LocalWorld world = testing::make_shared_memory_communicators(2);
+    memory = world[0].allocate(10'000).value();
+  }
+  EXPECT_EQ(memory[9'999], std::byte{0});
+  memory[9'999] = std::byte{1};
 }
 
 }  // namespace
