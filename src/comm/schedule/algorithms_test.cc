@@ -70,19 +70,25 @@ std::vector<Subject> subjects() {
   return all;
 }
 
+// Two layouts are enough for those that do not look at hosts.
+bool is_left_out(Algorithm algorithm, Layout layout) {
+  const bool looks = algorithm == Algorithm::kRing || algorithm == Algorithm::kTwoLevel ||
+                     algorithm == Algorithm::kDoubleTree;
+  return !looks && (layout == Layout::kEven || layout == Layout::kUneven);
+}
+
 // Runs `asked` in every layout in which it is available, with other pieces and another root in
 // each.
 void expect_right_in_all_layouts(Case asked, std::uint64_t& turn) {
   for (const Layout layout : kLayouts) {
     asked.layout = layout;
-    ++turn;
-    asked.pieces = kPieces[turn % kPieces.size()];
+    asked.pieces = kPieces[++turn % kPieces.size()];
     asked.root = is_rooted(asked.kind) ? static_cast<std::int32_t>(turn) % asked.size : -1;
-    if (is_available(asked)) {
-      const auto problem = problem_of(asked);
-      ASSERT_FALSE(problem.has_value()) << *problem;
+    if (is_available(asked) && !is_left_out(asked.algorithm, layout)) {
+      ASSERT_EQ(problem_of(asked), "");
     }
   }
+  ++turn;  // so that the next case has other pieces in each layout
 }
 
 class AlgorithmTest : public testing::TestWithParam<Subject> {};
@@ -119,8 +125,7 @@ TEST_P(AlgorithmTest, IsRightForEveryRoot) {
           .layout = algorithm == Algorithm::kTwoLevel ? Layout::kUneven : Layout::kOneHost,
           .pieces = 2};
       if (is_available(asked)) {
-        const auto problem = problem_of(asked);
-        ASSERT_FALSE(problem.has_value()) << *problem;
+        ASSERT_EQ(problem_of(asked), "");
       }
     }
   }
@@ -140,8 +145,7 @@ TEST_P(AlgorithmTest, IsRightWhenCutIntoPieces) {
             .layout = algorithm == Algorithm::kTwoLevel ? Layout::kInterleaved : Layout::kOneHost,
             .pieces = pieces,
             .in_place = in_place};
-        const auto problem = is_available(asked) ? problem_of(asked) : std::nullopt;
-        ASSERT_FALSE(problem.has_value()) << *problem;
+        ASSERT_EQ(is_available(asked) ? problem_of(asked) : "", "");
       }
     }
   }

@@ -168,7 +168,7 @@ Schedule make_binomial(const Request& request, const World& world) {
     add_parts(schedule, places, parts, request.kind);
     return schedule;
   }
-  schedule.in_flight = 2 * 2 * static_cast<std::uint64_t>(places.height(0));
+  schedule.in_flight = 4 * static_cast<std::uint64_t>(places.height(0));
   if (request.kind == OpKind::kGather) {
     schedule.scratch = places.place == 0 ? 0 : request.count;
     add_whole_gather(schedule, places, parts);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -36,45 +35,41 @@ double median_of(std::vector<double>& values) {
 // The times of one size, by choice.
 using Times = std::map<std::pair<Algorithm, std::uint64_t>, std::vector<double>>;
 
-// The best choice of a size, or `kept` while it is about as good.
-Choice best_of(Times& times, const std::optional<Choice>& kept) {
-  std::optional<Choice> best;
-  double best_time = 0;
-  double kept_time = INFINITY;
+// The best choice of a size, or the one `before` while it is about as good.
+Choice best_of(Times& times, const Choice* before) {
+  Choice best;
+  double best_time = INFINITY;
+  double time_before = INFINITY;
   for (auto& [key, values] : times) {
     const Choice choice{.algorithm = key.first, .piece_bytes = key.second};
     const double time = median_of(values);
-    if (!best || time < best_time) {
+    if (time < best_time) {
       best = choice;
       best_time = time;
     }
-    if (choice == kept) {
-      kept_time = time;
+    if (before != nullptr && choice == *before) {
+      time_before = time;
     }
   }
-  return kept_time <= best_time * kSlowerByNoise ? *kept : *best;
+  return before != nullptr && time_before <= best_time * kSlowerByNoise ? *before : best;
 }
 
 // Rules like `rule` for all sizes.
 std::vector<Rule> rules_of(Rule rule, std::map<std::uint64_t, Times>& sizes) {
   std::vector<Rule> rules;
-  std::optional<Choice> kept;
   std::uint64_t smaller = 0;
   for (auto& [bytes, times] : sizes) {
-    const Choice best = best_of(times, kept);
-    if (kept && best != *kept) {
-      const double between = std::sqrt(static_cast<double>(std::max<std::uint64_t>(smaller, 1))) *
-                             std::sqrt(static_cast<double>(bytes));
-      rule.bytes = static_cast<std::uint64_t>(std::llround(between));
-      rule.choice = *kept;
+    const Choice best = best_of(times, rules.empty() ? nullptr : &rules.back().choice);
+    if (rules.empty() || best != rules.back().choice) {
+      if (!rules.empty()) {
+        rules.back().bytes = static_cast<std::uint64_t>(
+            std::sqrt(static_cast<double>(smaller) * static_cast<double>(bytes)));
+      }
+      rule.choice = best;
       rules.push_back(rule);
     }
-    kept = best;
     smaller = bytes;
   }
-  rule.bytes = Rule::kAnyBytes;
-  rule.choice = *kept;
-  rules.push_back(rule);
   return rules;
 }
 

@@ -9,6 +9,7 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kMiB = 1024 * kKiB;
 
 World world_of(std::int32_t hosts, std::int32_t local) {
   World world{.size = hosts * local};
@@ -24,17 +25,17 @@ Algorithm chosen(OpKind kind, std::uint64_t bytes, const World& world, bool wind
 
 TEST(DefaultChoices, SendSmallMessagesInOneHop) {
   EXPECT_EQ(chosen(OpKind::kAllReduce, 4 * kKiB, world_of(1, 2)), Algorithm::kDirectSmall);
-  EXPECT_EQ(chosen(OpKind::kAllReduce, 1024 * kKiB, world_of(1, 2)), Algorithm::kDirect);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(1, 2)), Algorithm::kDirect);
 }
 
 TEST(DefaultChoices, UseWindowsOnlyWhereTheyAre) {
-  EXPECT_EQ(chosen(OpKind::kAllReduce, 1024 * kKiB, world_of(1, 4), true), Algorithm::kWindow);
-  EXPECT_EQ(chosen(OpKind::kAllReduce, 1024 * kKiB, world_of(2, 4), true), Algorithm::kTwoLevel);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(1, 4), true), Algorithm::kWindow);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(2, 4), true), Algorithm::kTwoLevel);
 }
 
 TEST(DefaultChoices, CombineInsideHostsFirst) {
-  EXPECT_EQ(chosen(OpKind::kAllReduce, 1024 * kKiB, world_of(2, 4)), Algorithm::kTwoLevel);
-  EXPECT_EQ(chosen(OpKind::kAllReduce, 64 * 1024 * kKiB, world_of(8, 1)), Algorithm::kRing);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(2, 4)), Algorithm::kTwoLevel);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, 64 * kMiB, world_of(8, 1)), Algorithm::kRing);
   EXPECT_EQ(chosen(OpKind::kBarrier, 0, world_of(8, 1)), Algorithm::kHalvingDoubling);
 }
 
@@ -43,7 +44,7 @@ TEST(DefaultChoices, HaveAnAvailableAlgorithmForEverything) {
                              world_of(40, 1), world_of(3, 2), world_of(20, 20)}) {
     const Chooser chooser(default_choices(), world);
     for (int kind = 0; kind <= static_cast<int>(OpKind::kAllToAll); ++kind) {
-      for (const std::uint64_t bytes : {std::uint64_t{0}, 4 * kKiB, 1024 * 1024 * kKiB}) {
+      for (const std::uint64_t bytes : {std::uint64_t{0}, 4 * kKiB, 1024 * kMiB}) {
         for (const bool windows : {false, true}) {
           const Request request{.kind = static_cast<OpKind>(kind), .count = bytes};
           const Choice choice = chooser.choose(request, 1, windows);

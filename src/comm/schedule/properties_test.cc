@@ -18,6 +18,7 @@ std::vector<std::vector<float>> rough_outputs(const Case& asked) {
   const auto done = simulate(ranks, {.pieces = asked.pieces, .room = ranks[0].schedule.in_flight});
   EXPECT_TRUE(done.has_value()) << done.error().message;
   std::vector<std::vector<float>> outputs;
+  outputs.reserve(ranks.size());
   for (std::int32_t r = 0; r < asked.size; ++r) {
     outputs.push_back(output_of(asked, ranks[static_cast<std::size_t>(r)], r));
   }
@@ -126,6 +127,17 @@ TEST(Trees, NeedRoomForTwoMessagesInEachTree) {
     const std::uint64_t room = algorithm == Algorithm::kDoubleTree ? 4 : 2;
     const auto done = simulate(ranks, {.pieces = 20, .room = room});
     EXPECT_TRUE(done.has_value()) << done.error().message;
+  }
+}
+
+TEST(DoubleTree, LetsNobodyCombineInBothTrees) {
+  for (std::int32_t size = 2; size <= 17; ++size) {
+    const Case asked{.algorithm = Algorithm::kDoubleTree, .size = size, .count = 100};
+    for (const SimulatedRank& rank : ranks_of(asked)) {
+      const std::vector<Step>& steps = rank.schedule.steps;
+      const auto combines = [](const Step& step) { return step.own && !step.from.empty(); };
+      EXPECT_LE(std::count_if(steps.begin(), steps.end(), combines), 1) << to_string(rank.schedule);
+    }
   }
 }
 

@@ -59,6 +59,11 @@ struct Wait {
   bool is_for_room = false;
 };
 
+bool has_windows(const std::vector<SimulatedRank>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const SimulatedRank& rank) { return rank.schedule.windows; });
+}
+
 class Rehearsal {
  public:
   Rehearsal(std::vector<SimulatedRank>& ranks, const Conditions& conditions)
@@ -67,17 +72,15 @@ class Rehearsal {
         room_(conditions.room),
         channels_(ranks.size() * ranks.size()),
         under_way_(ranks.size()),
-        next_(ranks.size()) {
+        next_(ranks.size()),
+        uses_(has_windows(ranks) ? std::make_unique<SharedUse>(ranks.size()) : nullptr),
+        buffers_(ranks, uses_.get()) {
     traffic_.elements.resize(ranks.size());
     traffic_.messages.resize(ranks.size());
     for (const SimulatedRank& rank : ranks) {
       pieces_.push_back(rank.schedule.longest == 0 ? 1 : conditions.pieces);
       turns_.push_back(turns_of(rank.schedule, pieces_.back()));
-      if (rank.schedule.windows) {
-        uses_.emplace(ranks.size());
-      }
     }
-    buffers_.emplace(ranks, uses_ ? &*uses_ : nullptr);
   }
 
   Result<Traffic> run() {
@@ -150,10 +153,10 @@ class Rehearsal {
       cell.is_final = cell.is_final || step.finish;
     }
     if (step.store) {
-      YARD_TRY(buffers_->store(r, r, piece(r, *step.store), result));
+      YARD_TRY(buffers_.store(r, r, piece(r, *step.store), result));
     }
     for (const std::int32_t peer : step.write) {
-      YARD_TRY(buffers_->store(r, peer, remote(r, step, Region::kOutput), result));
+      YARD_TRY(buffers_.store(r, peer, remote(r, step, Region::kOutput), result));
     }
     traffic_.elements[index(r)] += result.size() * (step.write.size() + step.to.size());
     if (!step.to.empty()) {
@@ -163,7 +166,8 @@ class Rehearsal {
   }
 
   Slice remote(std::int32_t r, const Step& step, Region region) const {
-    return piece(r, {region, step.remote->offset, step.remote->length});
+    const Slice there = step.remote.value_or(Slice{});
+    return piece(r, {region, there.offset, there.length});
   }
 
   // The sum of all operands, in the order of ranks, its own among them.
@@ -179,9 +183,9 @@ class Rehearsal {
         YARD_TRY(operand, receive(r, peer));
       } else if (read < step.read.size() && step.read[read] == peer) {
         ++read;
-        YARD_TRY(operand, buffers_->load(r, peer, remote(r, step, Region::kInput)));
+        YARD_TRY(operand, buffers_.load(r, peer, remote(r, step, Region::kInput)));
       } else if (peer == r && step.own) {
-        YARD_TRY(operand, buffers_->load(r, r, piece(r, *step.own)));
+        YARD_TRY(operand, buffers_.load(r, r, piece(r, *step.own)));
       } else {
         continue;
       }
@@ -258,7 +262,7 @@ class Rehearsal {
     std::string picture;
     for (std::int32_t r = 0; r < size_; ++r) {
       if (!is_done(r)) {
-        const Wait wait = *wait_of(r);
+        const Wait wait = wait_of(r).value_or(Wait{});
         picture += fmt::format("{} and waits for {} rank {}{}\n", place_of(r),
                                wait.is_for_room ? "room for a message, as had by" : "a message of",
                                wait.on, is_done(wait.on) ? ", which is done" : "");
@@ -292,8 +296,8 @@ class Rehearsal {
   std::vector<std::size_t> next_;             // the next turn of each rank
   std::vector<std::uint64_t> pieces_;
   std::vector<std::vector<Turn>> turns_;
-  std::optional<SharedUse> uses_;  // with windows
-  std::optional<Buffers> buffers_;
+  std::unique_ptr<SharedUse> uses_;  // with windows
+  Buffers buffers_;
   Traffic traffic_;
 };
 

@@ -156,8 +156,7 @@ bool is_sum(OpKind kind) {
 }
 
 // All ranks must cut alike, and have told the room that they need.
-std::optional<std::string> disagreement(const Case& asked,
-                                        const std::vector<SimulatedRank>& ranks) {
+std::string disagreement(const Case& asked, const std::vector<SimulatedRank>& ranks) {
   const Schedule& first = ranks[0].schedule;
   const bool is_cut_by_chunks = asked.kind == OpKind::kAllToAll && asked.is_uneven;
   for (const SimulatedRank& rank : ranks) {
@@ -177,7 +176,7 @@ std::optional<std::string> disagreement(const Case& asked,
       }
     }
   }
-  return std::nullopt;
+  return "";
 }
 
 // The room that run/plan.cc cuts pieces for.
@@ -240,10 +239,10 @@ std::vector<float> output_of(const Case& asked, const SimulatedRank& rank, std::
   return values;
 }
 
-std::optional<std::string> problem_of(const Case& asked) {
+std::string problem_of(const Case& asked) {
   std::vector<SimulatedRank> ranks = ranks_of(asked);
-  if (std::optional<std::string> problem = disagreement(asked, ranks)) {
-    return to_string(asked) + ": " + *problem;
+  if (const std::string problem = disagreement(asked, ranks); !problem.empty()) {
+    return to_string(asked) + ": " + problem;
   }
   if (auto done = simulate(ranks, {.pieces = asked.pieces, .room = room_of(ranks[0].schedule)});
       !done) {
@@ -261,7 +260,7 @@ std::optional<std::string> problem_of(const Case& asked) {
       }
     }
   }
-  return std::nullopt;
+  return "";
 }
 
 }  // namespace trainyard::comm

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +34,8 @@ std::string to_string(const Case& asked);
 std::vector<SimulatedRank> ranks_of(const Case& asked, bool is_rough = false);
 
 // Runs the case with the room that its schedules ask for, and compares with plain sums and copies.
-// Gives what is wrong, or nothing.
-std::optional<std::string> problem_of(const Case& asked);
+// Gives what is wrong; empty when nothing is.
+std::string problem_of(const Case& asked);
 
 // The output of one rank after simulate().
 std::vector<float> output_of(const Case& asked, const SimulatedRank& rank, std::int32_t number);
