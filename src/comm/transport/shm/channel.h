@@ -3,14 +3,14 @@
 // writer, one reader. An entry says where the payload lies, or holds it when it is small. It is the
 // only place where the data path synchronises; neither side uses a locked instruction.
 //
-// | who      | access                        | order   | why |
-// |----------|-------------------------------|---------|-------------------------------------------|
-// | sender   | entry and payload written     | plain   | nobody looks before `turn` | | sender   |
-// turn = number                 | release | publishes both                            | | receiver
-// | turn == number?               | acquire | then entry and payload may be read        | |
-// receiver | entry and payload read        | plain   |                                           |
-// | receiver | consumed = number             | release | all reads are before it | | sender   |
-// consumed >= number?           | acquire | then entry and payload may be overwritten |
+// | who      | access                    | order   | why                                         |
+// |----------|---------------------------|---------|---------------------------------------------|
+// | sender   | entry and payload written | plain   | nobody looks before `turn`                  |
+// | sender   | turn = number             | release | publishes both                              |
+// | receiver | turn == number?           | acquire | if so, entry and payload may be read        |
+// | receiver | entry and payload read    | plain   |                                             |
+// | receiver | consumed = number         | release | all reads are before it                     |
+// | sender   | consumed >= number?       | acquire | if so, entry and payload may be overwritten |
 //
 // Numbers count from 1; `turn` holds the low 32 bits, and an entry's next number differs from its
 // last by the depth, so that an old turn is never taken for a new one. Payload written by

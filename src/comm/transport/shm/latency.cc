@@ -2,8 +2,7 @@
 #include "comm/transport/shm/latency.h"
 
 #include <algorithm>
-
-#include <sched.h>
+#include <optional>
 
 #include "comm/transport/shm/pause.h"
 
@@ -17,21 +16,25 @@ using std::chrono::nanoseconds;
 constexpr std::uint64_t kExchanges = 8;  // between two looks at the clock
 constexpr std::uint64_t kGroups = 4;     // the quickest counts: no interrupt came between
 constexpr std::uint64_t kPings = kExchanges * kGroups;
-constexpr microseconds kPatience{50};  // for one answer, with its core gone at worst
 constexpr std::chrono::milliseconds kEvery{250};
 
-bool wait_for(const std::atomic<std::uint64_t>& line, std::uint64_t value) {
-  const Clock::time_point give_up = Clock::now() + kPatience;
+}  // namespace
+
+bool LatencyProbe::wait_for(const std::atomic<std::uint64_t>& line, std::uint64_t value) const {
+  // The clock costs as much as what is measured: it is asked only when the answer takes long.
+  std::optional<Clock::time_point> give_up;
   for (int looks = 0; line.load(std::memory_order_acquire) != value; ++looks) {
-    if (looks % 16 == 15 && Clock::now() >= give_up) {
-      return false;
+    if (looks % 16 == 15) {
+      const Clock::time_point now = Clock::now();
+      give_up = give_up.value_or(now + patience_);
+      if (now >= *give_up) {
+        return false;
+      }
     }
     pause();
   }
   return true;
 }
-
-}  // namespace
 
 void LatencyProbe::invite(Clock::time_point now) {
   next_ = now + kEvery;
@@ -78,7 +81,7 @@ void LatencyProbe::measure_now(microseconds limit, const std::function<bool()>& 
       return;
     }
     while_waiting(now);
-    next_ = std::min(next_, now + 2 * kPatience);  // soon again, if this try fails
+    next_ = std::min(next_, now + 2 * patience_);  // soon again, if this try fails
     pause();
   }
 }

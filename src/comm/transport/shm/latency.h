@@ -19,8 +19,11 @@ class LatencyProbe {
  public:
   enum class Role : std::uint8_t { kMeasures, kAnswers, kNone };
 
-  // kNone only reads what the others measured.
-  LatencyProbe(ProbeLines& lines, Role role) : lines_(lines), role_(role) {}
+  // kNone only reads what the others measured. `patience` is how long a rank that measures or
+  // answers lets the other one keep it waiting, at worst because its core was taken from it.
+  LatencyProbe(ProbeLines& lines, Role role,
+               std::chrono::microseconds patience = std::chrono::microseconds(50))
+      : lines_(lines), role_(role), patience_(patience) {}
 
   // One way, or 0 when it was never measured.
   std::chrono::nanoseconds one_way() const {
@@ -56,9 +59,11 @@ class LatencyProbe {
   void invite(std::chrono::steady_clock::time_point now);
   void measure();
   void answer();
+  bool wait_for(const std::atomic<std::uint64_t>& line, std::uint64_t value) const;
 
   ProbeLines& lines_;
   Role role_;
+  std::chrono::microseconds patience_;
   std::uint64_t round_ = 0;  // invited (rank 0), answered (rank 1)
   std::uint64_t done_ = 0;   // measured or given up
   std::chrono::steady_clock::time_point next_ = {};

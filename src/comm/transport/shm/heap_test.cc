@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/shm/heap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace trainyard::comm {
+namespace {
+
+using testing::Each;
+
+TEST(HeapRegistry, MakesZeroedMemoryInWholePages) {
+  HeapRegistry heaps;
+  const HeapRegistry::Made made = *heaps.make(5000);
+  EXPECT_EQ(made.memory->bytes().size(), 8192U);
+  EXPECT_THAT(made.memory->bytes(), Each(std::byte{0}));
+  EXPECT_EQ(heaps.make(0).error().code, Code::kInvalidArgument);
+}
+
+TEST(HeapRegistry, FindsTheWindowOfBytesInsideOneHeapOnly) {
+  HeapRegistry heaps;
+  const HeapRegistry::Made one = *heaps.make(4096);
+  const HeapRegistry::Made two = *heaps.make(8192);
+  const std::span<std::byte> bytes = two.memory->bytes();
+  const Window window = heaps.window_of(bytes.subspan(100, 50));
+  EXPECT_EQ(window.heap, two.heap);
+  EXPECT_EQ(window.offset, 100U);
+  EXPECT_NE(one.heap, two.heap);
+  EXPECT_EQ(heaps.window_of({bytes.data() + 8000, 193}).heap, 0U);
+  EXPECT_EQ(heaps.window_of({bytes.data() - 1, 2}).heap, 0U);
+  const std::vector<std::byte> elsewhere(64);
+  EXPECT_EQ(heaps.window_of(elsewhere).heap, 0U);
+}
+
+TEST(HeapRegistry, ForgetsAHeapAndLeavesItsMemoryToItsHolder) {
+  HeapRegistry heaps;
+  const HeapRegistry::Made made = *heaps.make(4096);
+  heaps.forget(made.heap);
+  EXPECT_EQ(heaps.window_of(made.memory->bytes()).heap, 0U);
+  made.memory->bytes()[4095] = std::byte{1};
+}
+
+TEST(HeapRegistry, MapsTheHeapOfAPeerInsideItsBounds) {
+  HeapRegistry owner;
+  HeapRegistry user;
+  const HeapRegistry::Made made = *owner.make(8192);
+  EXPECT_EQ(user.map(3, {.heap = made.heap, .offset = 0}, 1), nullptr);
+  user.add_peers(3, made.heap, Fd(dup(made.fd)));
+  std::byte* const seen = user.map(3, {.heap = made.heap, .offset = 4000}, 4192);
+  ASSERT_NE(seen, nullptr);
+  *seen = std::byte{9};
+  EXPECT_EQ(made.memory->bytes()[4000], std::byte{9});
+  EXPECT_EQ(user.map(3, {.heap = made.heap, .offset = 4000}, 4193), nullptr);
+  EXPECT_EQ(user.map(3, {.heap = made.heap, .offset = ~std::uint64_t{0}}, 2), nullptr);
+  EXPECT_EQ(user.map(2, {.heap = made.heap, .offset = 0}, 1), nullptr);
+}
+
+TEST(HeapRegistry, GivesNothingForAPeersHeapThatCannotBeMapped) {
+  HeapRegistry user;
+  user.add_peers(0, 1, Fd());
+  EXPECT_EQ(user.map(0, {.heap = 1, .offset = 0}, 1), nullptr);
+}
+
+TEST(HeapRegistry, UnmapsWhatThePeerNoLongerUses) {
+  HeapRegistry owner;
+  HeapRegistry user;
+  const HeapRegistry::Made made = *owner.make(4096);
+  user.add_peers(0, made.heap, Fd(dup(made.fd)));
+  ASSERT_NE(user.map(0, {.heap = made.heap, .offset = 0}, 1), nullptr);
+  user.forget_peers(0, made.heap);
+  EXPECT_EQ(user.map(0, {.heap = made.heap, .offset = 0}, 1), nullptr);
+}
+
+}  // namespace
+}  // namespace trainyard::comm

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/shm/latency.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+namespace trainyard::comm {
+namespace {
+
+using Role = LatencyProbe::Role;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+// Long enough that it does not matter whether both threads have a core at the same time.
+constexpr std::chrono::microseconds kLong = seconds(2);
+
+bool never() {
+  return false;
+}
+
+TEST(LatencyProbe, IsKnownToAllOnceTwoRanksHaveMeasured) {
+  ProbeLines lines;
+  LatencyProbe reader(lines, Role::kNone);
+  EXPECT_EQ(reader.one_way(), nanoseconds(0));
+  {
+    std::jthread one(
+        [&] { LatencyProbe(lines, Role::kAnswers, kLong).measure_now(seconds(20), never); });
+    LatencyProbe(lines, Role::kMeasures, kLong).measure_now(seconds(20), never);
+  }
+  EXPECT_GT(reader.one_way(), nanoseconds(0));
+  EXPECT_LT(reader.one_way(), seconds(1));
+}
+
+TEST(LatencyProbe, GivesUpWithoutAPartnerAndWhenItIsOver) {
+  ProbeLines lines;
+  const Clock::time_point start = Clock::now();
+  LatencyProbe(lines, Role::kMeasures).measure_now(std::chrono::milliseconds(2), never);
+  LatencyProbe(lines, Role::kAnswers).measure_now(std::chrono::milliseconds(2), never);
+  LatencyProbe(lines, Role::kAnswers).measure_now(seconds(100), [] { return true; });
+  EXPECT_LT(Clock::now() - start, seconds(20));
+  EXPECT_EQ(lines.one_way_ns.value.load(), 0U);
+}
+
+TEST(LatencyProbe, MeasuresWhenRankOneWaitsAndRankZeroIsBusy) {
+  ProbeLines lines;
+  LatencyProbe zero(lines, Role::kMeasures, kLong);
+  const Clock::time_point end = Clock::now() + seconds(20);
+  std::jthread one([&](const std::stop_token& stop) {
+    LatencyProbe probe(lines, Role::kAnswers, kLong);
+    while (!stop.stop_requested()) {
+      probe.while_waiting(Clock::now());
+    }
+  });
+  while (zero.one_way() == nanoseconds(0) && Clock::now() < end) {
+    zero.while_waiting(Clock::now());
+    for (int i = 0; i < 100; ++i) {
+      zero.while_busy();
+      sched_yield();
+    }
+  }
+  EXPECT_GT(zero.one_way(), nanoseconds(0));
+}
+
+}  // namespace
+}  // namespace trainyard::comm
