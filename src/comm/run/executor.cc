@@ -180,11 +180,8 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
   if (outs_.empty() || operands_.empty()) {
     return;
   }
-  const bool is_for_others = move.slot.data() != nullptr || !step.write.empty();
   Combine how{.op = task_->label.signature.reduce, .dtype = task_->label.signature.dtype};
-  how.store = (is_for_others ? transport_.prefers_non_temporal(piece.bytes) : is_streaming_)
-                  ? Store::kNonTemporal
-                  : Store::kCached;
+  how.store = store_for(step, piece, move);
   if (step.finish && is_average_) {
     how.divisor = setting_.size;
     how.scale = 1.0 / setting_.size;
@@ -206,6 +203,15 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
       }
     }
   }
+}
+
+// What goes into a message is read by another core next, and the transport knows how far that is.
+// Results that only memory gets leave the caches alone when the operation is larger than they are.
+Store Executor::store_for(const Step& step, const Piece& piece, const Move& move) const {
+  const bool is_message = move.slot.data() != nullptr;
+  const bool is_far =
+      is_message || !step.write.empty() ? transport_.prefers_non_temporal(piece.bytes) : false;
+  return is_far || (is_streaming_ && !is_message) ? Store::kNonTemporal : Store::kCached;
 }
 
 bool Executor::send(const Step& step, const Piece& piece, const Move& move) {

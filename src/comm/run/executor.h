@@ -86,6 +86,7 @@ class Executor {
   Move move_of(const Step& step, bool may_stay, const Piece& piece);
   bool collect(const Step& step, const Piece& piece, const Move& move);
   void apply(const Step& step, const Piece& piece, const Move& move);
+  Store store_for(const Step& step, const Piece& piece, const Move& move) const;
   bool send(const Step& step, const Piece& piece, const Move& move);
   bool wait_for_sent(const std::byte* begin, std::size_t bytes);
   bool settle();
