@@ -33,8 +33,8 @@ std::size_t count_levels() {
 }
 
 const Kernels& best_kernels() {
-  static const Kernels& kBest = kernels_of(levels().back());
-  return kBest;
+  static const Kernels* const kBest = &kernels_of(levels().back());
+  return *kBest;
 }
 
 // Stores around the caches are weakly ordered: what follows must not be seen before them.
