@@ -30,7 +30,10 @@ int run_server(const ServerConfig& config) {
   }
   SystemClock clock;
   SystemRandom random;
-  auto service = Service::start(config, local_engine(config), clock, random);
+  auto service = [&] {
+    const StartGuard guard;
+    return Service::start(config, local_engine(config), clock, random);
+  }();
   if (!service) {
     return complain(service.error());
   }

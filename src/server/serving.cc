@@ -4,11 +4,18 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/thread.h"
 #include "server/gateways.h"
 
 namespace trainyard::server {
 namespace {
+
+// Wakes a guard's thread, so that it can end. The number is known at run time only.
+int wake_up() {
+  return SIGRTMIN;
+}
 
 // Blocked in every thread, so that the one that waits for them gets them.
 sigset_t block_signals(bool has_certificate) {
@@ -72,6 +79,30 @@ sigset_t begin_to_serve(bool has_certificate) {
   // One heap per thread would keep memory that a burst of requests once needed.
   mallopt(M_ARENA_MAX, 4);
   return block_signals(has_certificate);
+}
+
+StartGuard::StartGuard() {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (const int number : {SIGTERM, SIGINT, wake_up()}) {
+    sigaddset(&awaited, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &awaited, nullptr);  // before there is a thread that it could end
+  thread_ = start_thread("start-guard", [awaited](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const int number = ::sigwaitinfo(&awaited, nullptr);
+      if (number == SIGTERM || number == SIGINT) {
+        log_info("stopping before the start was complete");
+        ::_exit(0);
+      }
+    }
+  });
+}
+
+StartGuard::~StartGuard() {
+  thread_.request_stop();
+  pthread_kill(thread_.native_handle(), wake_up());
+  thread_.join();
 }
 
 int wait_for_stop(const sigset_t& signals, http::TlsIdentity* identity, const Clock& clock,

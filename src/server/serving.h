@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,6 +20,20 @@ namespace trainyard::server {
 // is a certificate to be read again), so that wait_for_stop() gets them; raises the limit of open
 // files; keeps memory that a burst of requests once needed from staying.
 sigset_t begin_to_serve(bool has_certificate);
+
+// After begin_to_serve(), while the service is started, which may take long: a large log is
+// recovered, a database migrated. A signal that ends the process ends it at once, with code 0; the
+// next start takes up what this one has begun, as after a crash.
+class StartGuard {
+ public:
+  StartGuard();
+  ~StartGuard();
+  StartGuard(const StartGuard&) = delete;
+  StartGuard& operator=(const StartGuard&) = delete;
+
+ private:
+  std::jthread thread_;
+};
 
 // Gives the number of the signal that ends the process; the next one ends it at once, since a stop
 // may hang. SIGHUP reads the certificate again; null: there is none. That it ends soon is said at

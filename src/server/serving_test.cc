@@ -71,6 +71,32 @@ TEST(WaitForStopDeathTest, ASecondSignalEndsTheProcess) {
   EXPECT_EXIT(stop_twice(SIGTERM, SIGINT), testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(StartGuardDeathTest, EndsAStartThatIsToldToStop) {
+  const auto start_for_ever = [](int number) {
+    begin_to_serve(true);
+    const StartGuard guard;
+    raise_in_process(SIGHUP);
+    raise_in_process(number);
+    while (true) {
+      ::pause();
+    }
+  };
+  for (const int number : {SIGTERM, SIGINT}) {
+    EXPECT_EXIT(start_for_ever(number), testing::ExitedWithCode(0),
+                "before the start was complete");
+  }
+}
+
+TEST(StartGuardDeathTest, LeavesWhatComesAfterTheStartToWhoServes) {
+  const auto start_and_stop = [] {
+    const sigset_t signals = begin_to_serve(false);
+    { const StartGuard guard; }
+    raise_in_process(SIGTERM);
+    ::_exit(wait_for_stop(signals, nullptr, FixedClock()));
+  };
+  EXPECT_EXIT(start_and_stop(), testing::ExitedWithCode(SIGTERM), "");
+}
+
 TEST(WaitForStopDeathTest, WarnsOfTheCertificateAgainAndAgain) {
   Identity identity;
   identity.last_question = 3;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/store/store_main.h"
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <functional>
+#include <stop_token>
 #include <variant>
 
 #include <fmt/format.h>
@@ -21,6 +26,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr std::size_t kMostNamed = 20;
+constexpr int kInterrupted = 130;
 
 int complain(const Error& error) {
   fmt::print(stderr, "trainyard store: {}\n", error.message);
@@ -34,7 +40,10 @@ int run(const StoreConfig& config) {
   }
   SystemClock clock;
   SystemRandom random;
-  auto store = StoreAlone::start(config, clock, random);
+  auto store = [&] {
+    const StartGuard guard;
+    return StoreAlone::start(config, clock, random);
+  }();
   if (!store) {
     return complain(store.error());
   }
@@ -46,20 +55,48 @@ int run(const StoreConfig& config) {
   return 0;
 }
 
-void tell(const s3::AdoptProgress& progress) {
-  if (::isatty(STDERR_FILENO) == 1) {
-    fmt::print(stderr, "\r\x1b[K{} files, {}", progress.files, human_bytes(progress.bytes));
+// Says how far an import is, and tells it to stop when it is asked to (SIGINT, SIGTERM).
+class ImportWatch {
+ public:
+  // Before any thread starts: they inherit that the signals are blocked.
+  ImportWatch() : began_(std::chrono::steady_clock::now()) {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+
+  std::stop_token token() const { return stop_.get_token(); }
+
+  void operator()(const s3::AdoptProgress& progress) {
+    constexpr timespec kNoWait{.tv_sec = 0, .tv_nsec = 0};
+    if (sigtimedwait(&signals_, nullptr, &kNoWait) > 0) {
+      stop_.request_stop();
+      // The next one ends it at once.
+      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    }
+    if (::isatty(STDERR_FILENO) != 1) {
+      return;
+    }
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began_;
+    fmt::print(stderr, "\r\x1b[K{} files, {} read, {:.0f} files/s{}", progress.files,
+               human_bytes(progress.read),
+               static_cast<double>(progress.files) / std::max(time.count(), 0.001),
+               stop_.stop_requested() ? ", stopping" : "");
     std::fflush(stderr);
   }
-}
+
+ private:
+  const std::chrono::steady_clock::time_point began_;
+  sigset_t signals_{};
+  std::stop_source stop_;
+};
 
 void print_outcome(const ImportConfig& config, const s3::AdoptProgress& done) {
   if (config.as_json) {
-    const nlohmann::json outcome = {{"files", done.files},
-                                    {"bytes", done.bytes},
-                                    {"shared", done.shared},
-                                    {"passed", done.passed},
-                                    {"refused", done.refused}};
+    const nlohmann::json outcome = {{"files", done.files},        {"bytes", done.bytes},
+                                    {"shared", done.shared},      {"passed", done.passed},
+                                    {"stopped", done.is_stopped}, {"refused", done.refused}};
     fmt::print("{}\n", dump_json(outcome));
     return;
   }
@@ -70,6 +107,9 @@ void print_outcome(const ImportConfig& config, const s3::AdoptProgress& done) {
       "{} files are objects of s3://{}/{} now ({}, {} of them without a copy), {} were before\n",
       done.files, config.what.bucket, config.what.prefix, human_bytes(done.bytes), done.shared,
       done.passed);
+  if (done.is_stopped) {
+    fmt::print(stderr, "stopped before the end: the same command goes on where this one was\n");
+  }
   for (std::size_t i = 0; i < std::min(done.refused.size(), kMostNamed); ++i) {
     fmt::print(stderr, "left out: {}\n", done.refused[i]);
   }
@@ -79,6 +119,7 @@ void print_outcome(const ImportConfig& config, const s3::AdoptProgress& done) {
 }
 
 int run(const ImportConfig& config) {
+  ImportWatch watch;
   SystemClock clock;
   SystemRandom random;
   const auto store = s3::DirectoryStore::open(config.root, clock, random);
@@ -90,11 +131,16 @@ int run(const ImportConfig& config) {
                                                 "upload with `aws s3 sync`"}
                         : error);
   }
-  const auto done = s3::adopt(**store, config.what, tell);
+  s3::AdoptOptions what = config.what;
+  what.stop = watch.token();
+  const auto done = s3::adopt(**store, what, std::ref(watch));
   if (!done) {
     return complain(done.error());
   }
   print_outcome(config, *done);
+  if (done->is_stopped) {
+    return kInterrupted;
+  }
   return done->refused.empty() ? 0 : 1;
 }
 
