@@ -15,43 +15,9 @@ import boto3.s3.transfer
 import pytest
 from botocore.exceptions import SSLError
 from conftest import BINARY, ROOT, Jobs, Server, wait_for
+from tls_server import TlsServer
 
 SIZE = 64 << 20
-
-
-class TlsServer(Server):
-    """A server whose certificate and key lie in home/tls."""
-
-    def __init__(self, home, *flags):
-        self.tls = home / "tls"
-        self.certificate, self.key = self.tls / "tls-cert.pem", self.tls / "tls-key.pem"
-        super().__init__(home, "--tls-cert", self.certificate, "--tls-key", self.key, *flags)
-
-    def make_certificate(self, *flags):
-        return subprocess.run([BINARY, "certificate", "--out", self.tls, *flags], capture_output=True, text=True)
-
-    def start(self):
-        super().start()
-        self.listen = self.endpoint.removeprefix("https://")
-        return self
-
-    def client(self, service, **options):
-        return super().client(service, **({"verify": str(self.certificate)} | options))
-
-    def address(self):
-        host, port = self.listen.rsplit(":", 1)
-        return host, int(port)
-
-    def connect(self):
-        return socket.create_connection(self.address(), timeout=20)
-
-    def context(self):
-        return ssl.create_default_context(cafile=self.certificate)
-
-    def shown(self):
-        """The certificate that a new connection is shown."""
-        with self.context().wrap_socket(self.connect(), server_hostname="127.0.0.1") as tls:
-            return tls.getpeercert(binary_form=True)
 
 
 @pytest.fixture(scope="module")
