@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include "base/wake_up.h"
+
 namespace trainyard {
 namespace {
 
@@ -115,6 +117,21 @@ TEST(WorkerPool, RunsWhatATaskPostsWhileThePoolEnds) {
     });
   }
   EXPECT_THAT(order, ElementsAre(1, 2));
+}
+
+TEST(WakeUp, ACallThatComesBeforeTheSleepIsNotLost) {
+  WakeUp wake_up;
+  int told = 0;
+  const std::jthread caller = start_thread("caller", [&](const std::stop_token&) {
+    for (int i = 0; i < 100; ++i) {
+      ++told;
+    }
+    wake_up.call();
+  });
+  wake_up.sleep();
+  EXPECT_EQ(told, 100);
+  wake_up.call();
+  wake_up.sleep();
 }
 
 }  // namespace
