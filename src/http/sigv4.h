@@ -17,6 +17,8 @@
 
 namespace trainyard::http {
 
+class SigningKeys;
+
 struct Credentials {
   std::string access_key_id;
   std::string secret_access_key;
@@ -84,8 +86,10 @@ struct AuthError {
 
 // Verifies header or query (presigned V4, and the V2 query form that aws CLI v1 sends in us-east-1)
 // signatures. `body_hash` is the hex SHA-256 of the body where the caller has read it (every
-// service but S3), and empty for S3, where x-amz-content-sha256 says it.
+// service but S3), and empty for S3, where x-amz-content-sha256 says it. With `derived` the signing
+// keys of earlier requests are used again.
 std::variant<Verified, AuthError> verify(const Request& request, std::string_view body_hash,
-                                         const KeyLookup& keys, WallTime now);
+                                         const KeyLookup& keys, WallTime now,
+                                         SigningKeys* derived = nullptr);
 
 }  // namespace trainyard::http

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "http/internal/sigv2.h"
 #include "http/internal/sigv4_canonical.h"
+#include "http/signing_keys.h"
 #include "http/sigv4.h"
 
 namespace trainyard::http {
@@ -315,11 +316,18 @@ bool is_signature_right(const Request& request, const Claim& claim, std::string_
   return false;
 }
 
-std::variant<Verified, AuthError> verify_v4(const Request& request, Claim claim,
-                                            std::string_view body_hash, const KeyLookup& keys,
-                                            WallTime now) {
-  for (const Checked& error : {settle_payload_hash(body_hash, claim),
-                               check_signed_headers(request, claim), check_skew(claim, now)}) {
+std::string key_of(const KnownKey& known, const Claim& claim, SigningKeys* derived) {
+  return derived == nullptr ? signing_key(known.secret_access_key, claim.time_text, claim.scope)
+                            : derived->of({.access_key_id = claim.access_key_id,
+                                           .secret_access_key = known.secret_access_key},
+                                          claim.time_text, claim.scope);
+}
+
+// The claim's payload hash is settled.
+std::variant<Verified, AuthError> verify_v4(const Request& request, const Claim& claim,
+                                            const KeyLookup& keys, WallTime now,
+                                            SigningKeys* derived) {
+  for (const Checked& error : {check_signed_headers(request, claim), check_skew(claim, now)}) {
     if (error) {
       return *error;
     }
@@ -328,7 +336,7 @@ std::variant<Verified, AuthError> verify_v4(const Request& request, Claim claim,
   if (!known) {
     return unknown_key(claim.scope.service);
   }
-  const std::string key = signing_key(known->secret_access_key, claim.time_text, claim.scope);
+  const std::string key = key_of(*known, claim, derived);
   if (!is_signature_right(request, claim, key)) {
     return mismatch(claim.scope.service);
   }
@@ -389,7 +397,8 @@ std::variant<Verified, AuthError> verify_v2(const Request& request, const QueryP
 }  // namespace
 
 std::variant<Verified, AuthError> verify(const Request& request, std::string_view body_hash,
-                                         const KeyLookup& keys, WallTime now) {
+                                         const KeyLookup& keys, WallTime now,
+                                         SigningKeys* derived) {
   auto parsed = parse_query(request.query);
   if (!parsed) {
     return malformed("The query string is malformed: " + parsed.error().message);
@@ -412,12 +421,12 @@ std::variant<Verified, AuthError> verify(const Request& request, std::string_vie
     return verify_v2(request, pairs, keys, now);
   }
   Claim claim;
-  const Checked error =
+  Checked error =
       by_header ? read_header_claim(request, claim) : read_query_claim(request, pairs, claim);
-  if (error) {
-    return *error;
+  if (!error) {
+    error = settle_payload_hash(body_hash, claim);
   }
-  return verify_v4(request, std::move(claim), body_hash, keys, now);
+  return error ? *error : verify_v4(request, claim, keys, now, derived);
 }
 
 }  // namespace trainyard::http

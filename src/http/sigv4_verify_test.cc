@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "http/internal/sigv4_canonical.h"
+#include "http/signing_keys.h"
 #include "http/sigv4.h"
 
 namespace trainyard::http {
@@ -115,6 +116,19 @@ TEST(VerifyBotocore, HeaderSignatureForS3) {
   EXPECT_EQ(verified.scope.service, "s3");
   EXPECT_EQ(verified.payload_hash, sha256_hex("x\n"));
   EXPECT_FALSE(verified.presigned);
+}
+
+TEST(Verify, ASecretThatWasChangedIsNotMistakenForTheOneBefore) {
+  SigningKeys derived;
+  Request request = get("/bucket/key");
+  sign(request, kUnsignedPayload, credentials(), kS3, kNow);
+  const KeyLookup changed = [](std::string_view) {
+    return std::optional(KnownKey{.secret_access_key = "another"});
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(std::holds_alternative<Verified>(verify(request, "", knowing(), kNow, &derived)));
+    EXPECT_TRUE(std::holds_alternative<AuthError>(verify(request, "", changed, kNow, &derived)));
+  }
 }
 
 TEST(VerifyBotocore, HeaderSignatureWithTokenForSageMaker) {

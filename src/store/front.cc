@@ -7,7 +7,7 @@
 namespace trainyard::store {
 
 void Front::handle(std::unique_ptr<http::Exchange> exchange) {
-  auto verified = http::verify(exchange->request(), "", keys_, clock_.now());
+  auto verified = http::verify(exchange->request(), "", keys_, clock_.now(), &derived_);
   if (const auto* holds = std::get_if<http::Verified>(&verified);
       holds != nullptr && holds->scope.service != "s3") {
     verified = http::AuthError{http::AuthFailure::kMalformed,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "http/server.h"
+#include "http/signing_keys.h"
 #include "http/sigv4.h"
 #include "store/s3_service.h"
 
@@ -25,6 +26,7 @@ class Front {
  private:
   S3Service& service_;
   http::KeyLookup keys_;
+  http::SigningKeys derived_;
   Clock& clock_;
 };
 
