@@ -185,6 +185,7 @@ Schedule make_rooted(const Request& request, const Layout& layout) {
 // The first rank of each host.
 std::vector<std::int32_t> leaders_of(const Layout& layout) {
   std::vector<std::int32_t> leaders;
+  leaders.reserve(layout.hosts.size());
   for (const std::vector<std::int32_t>& host : layout.hosts) {
     leaders.push_back(host.front());
   }

@@ -3,7 +3,7 @@
 // whole operation where the operands lie, and writes the result where it belongs: no staging. A
 // part of a buffer in place is read by nobody but the rank that overwrites it.
 #include <algorithm>
-#include <iterator>
+#include <numeric>
 
 #include "comm/schedule/internal/build.h"
 
@@ -23,10 +23,8 @@ void add_targets(Step& step, std::span<const std::int32_t> targets, std::int32_t
 }
 
 std::vector<std::int32_t> all_of(const World& world) {
-  std::vector<std::int32_t> all;
-  for (std::int32_t r = 0; r < world.size; ++r) {
-    all.push_back(r);
-  }
+  std::vector<std::int32_t> all(static_cast<std::size_t>(world.size));
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 

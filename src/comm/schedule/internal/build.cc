@@ -79,6 +79,7 @@ std::vector<std::vector<std::int32_t>> hosts_of(const World& world) {
     host->second.push_back(r);
   }
   std::vector<std::vector<std::int32_t>> ranks;
+  ranks.reserve(hosts.size());
   for (auto& [number, members] : hosts) {
     ranks.push_back(std::move(members));
   }
