@@ -77,6 +77,11 @@ const Checksum* find(const std::vector<Checksum>& checksums, HashKind kind) {
   return it == checksums.end() ? nullptr : &*it;
 }
 
+bool wants(const PutOptions& options, HashKind kind) {
+  return std::ranges::find(options.compute, kind) != options.compute.end() ||
+         find(options.expected, kind) != nullptr;
+}
+
 Error mismatch(std::string_view what, std::string_view promised, std::string_view found) {
   return Error{Code::kInvalidArgument,
                "the " + std::string(what) + " of the content is " + std::string(found) + ", not " +
@@ -166,16 +171,15 @@ std::optional<Checksum> multipart_checksum(HashKind kind, bool full_object,
                   .composite = true};
 }
 
-Digester::Digester(const PutOptions& options) : options_(options) {
-  if (options.expected_sha256) {
-    payload_.emplace(HashKind::kSha256);
-  }
-  std::vector<HashKind> kinds = options.compute;
-  for (const Checksum& checksum : options.expected) {
-    kinds.push_back(checksum.kind);
-  }
+Digester::Digester(const PutOptions& options, HashLanes* lanes)
+    : options_(options),
+      digests_(options.expected_sha256 || wants(options, HashKind::kSha256), lanes) {
   for (const HashKind kind : kChecksumKinds) {
-    if (std::ranges::find(kinds, kind) != kinds.end()) {
+    if (!wants(options, kind)) {
+      continue;
+    }
+    kinds_.push_back(kind);
+    if (kind != HashKind::kSha256) {
       hashers_.emplace_back(kind, Hasher(kind));
     }
   }
@@ -183,10 +187,7 @@ Digester::Digester(const PutOptions& options) : options_(options) {
 
 void Digester::update(std::span<const std::byte> bytes) {
   size_ += bytes.size();
-  md5_.update(bytes);
-  if (payload_) {
-    payload_->update(bytes);
-  }
+  digests_.update(bytes);
   for (auto& [kind, hasher] : hashers_) {
     hasher.update(bytes);
   }
@@ -199,18 +200,20 @@ Result<Digester::Digests> Digester::finish() {
                      std::to_string(*options_.length),
                  "length"};
   }
-  if (payload_ && to_hex(payload_->finish()) != lower(options_.expected_sha256.value_or(""))) {
+  const auto [md5, sha256] = digests_.finish();
+  if (options_.expected_sha256 && to_hex(sha256) != lower(*options_.expected_sha256)) {
     return Error{Code::kInvalidArgument,
                  "the content is not what the signature covers: its SHA-256 differs",
                  "payload-hash"};
   }
-  const std::string md5 = md5_.finish();
   if (options_.expected_md5 && md5 != *options_.expected_md5) {
     return mismatch("MD5", to_hex(*options_.expected_md5), to_hex(md5));
   }
   Digests digests{.size = size_, .md5_hex = to_hex(md5), .checksums = {}};
-  for (auto& [kind, hasher] : hashers_) {
-    digests.checksums.push_back({.kind = kind, .base64 = to_base64(hasher.finish())});
+  auto hasher = hashers_.begin();
+  for (const HashKind kind : kinds_) {
+    const std::string raw = kind == HashKind::kSha256 ? sha256 : (hasher++)->second.finish();
+    digests.checksums.push_back({.kind = kind, .base64 = to_base64(raw)});
   }
   YARD_TRY(compare(options_.expected, digests.checksums));
   if (options_.expected_at_end) {

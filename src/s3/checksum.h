@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "base/result.h"
+#include "s3/digest/md5_sha256.h"
 #include "s3/object_store.h"
 
 namespace trainyard::s3 {
@@ -45,8 +46,9 @@ std::optional<Checksum> multipart_checksum(HashKind kind, bool full_object,
 // Hashes one body as it passes and compares the results with what was promised.
 class Digester {
  public:
-  // MD5, and whatever `options` computes or expects. Borrows `options` for life.
-  explicit Digester(const PutOptions& options);
+  // MD5, and whatever `options` computes or expects. Borrows both for life; with `lanes` large
+  // pieces are hashed beside those of other bodies.
+  explicit Digester(const PutOptions& options, HashLanes* lanes = nullptr);
 
   void update(std::span<const std::byte> bytes);
 
@@ -65,9 +67,9 @@ class Digester {
 
   const PutOptions& options_;
   std::uint64_t size_ = 0;
-  Hasher md5_{HashKind::kMd5};
-  std::optional<Hasher> payload_;  // SHA-256, when the signature promised one
-  std::vector<std::pair<HashKind, Hasher>> hashers_;
+  Md5Sha256 digests_;
+  std::vector<HashKind> kinds_ = {};  // of the checksums, in the order of kChecksumKinds
+  std::vector<std::pair<HashKind, Hasher>> hashers_ = {};  // of those but SHA-256
 };
 
 }  // namespace trainyard::s3

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <thread>
 
 #include "base/file.h"
+#include "s3/digest/hash_lanes.h"
 #include "s3/directory/content_files.h"
 #include "s3/directory/directory_store.h"
 #include "s3/directory/index.h"
+#include "s3/directory/object_cache.h"
 #include "s3/directory/turns.h"
 #include "s3/directory/unsettled.h"
 
@@ -20,6 +23,8 @@ struct DirectoryStore::State {
   Clock& clock;
   Random& random;
   Unsettled unsettled;
+  ObjectCache opened{cache_size()};
+  HashLanes lanes{std::thread::hardware_concurrency()};
   Turns joining;  // uploads whose parts become one content
 
   State(FileLock held, std::unique_ptr<ContentFiles> contents, std::unique_ptr<Index> names,
@@ -33,6 +38,9 @@ struct DirectoryStore::State {
   // What the index says, once it is as durable as it will be.
   Result<ObjectRow> object(const std::string& bucket, const std::string& key,
                            Parts parts = Parts::kRead);
+
+  // The same, with the file. It may have been opened before, for another.
+  Result<std::shared_ptr<const OpenObject>> open(const std::string& bucket, const std::string& key);
 
   // Makes a draft the object, both durable.
   Result<Contents> put(const std::string& bucket, const ObjectRow& row,

@@ -19,10 +19,10 @@ constexpr std::uint64_t kSyncedTogether = std::uint64_t{4} << 20;
 
 class FileReader final : public ObjectReader {
  public:
-  FileReader(ObjectInfo info, Fd fd, std::uint64_t first, std::uint64_t end)
-      : info_(std::move(info)), fd_(std::move(fd)), position_(first), end_(end) {}
+  FileReader(std::shared_ptr<const OpenObject> object, std::uint64_t first, std::uint64_t end)
+      : object_(std::move(object)), position_(first), end_(end) {}
 
-  const ObjectInfo& info() const override { return info_; }
+  const ObjectInfo& info() const override { return object_->row.info; }
 
   Result<std::size_t> read(std::span<std::byte> out) override {
     const std::uint64_t left = end_ - position_;
@@ -31,21 +31,21 @@ class FileReader final : public ObjectReader {
     }
     const auto some =
         out.first(static_cast<std::size_t>(std::min<std::uint64_t>(left, out.size())));
-    YARD_TRY(const std::size_t got, read_at(fd_.get(), some, position_));
+    YARD_TRY(const std::size_t got, read_at(object_->file.get(), some, position_));
     if (got == 0 && !some.empty()) {
-      return Error{Code::kCorrupt, "the content of '" + info_.key + "' is shorter than its index"};
+      return Error{Code::kCorrupt, "the content of '" + info().key + "' is shorter than its index"};
     }
     position_ += got;
     return got;
   }
 
   std::optional<LocalBytes> local() const override {
-    return LocalBytes{.fd = fd_.get(), .offset = position_, .length = end_ - position_};
+    return LocalBytes{.fd = object_->file.get(), .offset = position_, .length = end_ - position_};
   }
 
  private:
-  ObjectInfo info_;
-  Fd fd_;
+  // With the cache that may hold it, and other readers.
+  const std::shared_ptr<const OpenObject> object_;
   std::uint64_t position_;
   std::uint64_t end_;  // exclusive
 };
@@ -156,6 +156,31 @@ Result<ObjectRow> DirectoryStore::State::object(const std::string& bucket, const
   }
 }
 
+Result<std::shared_ptr<const OpenObject>> DirectoryStore::State::open(const std::string& bucket,
+                                                                      const std::string& key) {
+  const std::optional<std::uint64_t> version = index->version();
+  if (version) {
+    if (auto known = opened.find(bucket, key, *version)) {
+      return known;
+    }
+  }
+  for (int attempt = 0; attempt < kLookups; ++attempt) {
+    YARD_TRY(ObjectRow row, object(bucket, key, Parts::kSkip));
+    auto file = files->open_content(row.content);
+    if (!file && file.error().code == Code::kNotFound) {
+      continue;
+    }
+    YARD_TRY(Fd fd, std::move(file));
+    auto found = std::make_shared<const OpenObject>(OpenObject{
+        .version = version.value_or(0), .row = std::move(row), .file = std::move(fd)});
+    if (version && found->row.info.size <= ObjectCache::kLargest) {
+      opened.keep(bucket, found);
+    }
+    return found;
+  }
+  return Error{Code::kCorrupt, "the content file of '" + key + "' is missing"};
+}
+
 // A small content is synced together with the index; a large one would have to be read again after
 // a crash, and hardly notices a second wait.
 Result<Contents> DirectoryStore::State::put(const std::string& bucket, const ObjectRow& row,
@@ -213,7 +238,7 @@ Result<ObjectInfo> DirectoryStore::put(const std::string& bucket, const std::str
                                        const ByteSource& body, const PutOptions& options) {
   YARD_TRY(check_key(key));
   YARD_TRY(state_->index->require_bucket(bucket));
-  Digester digester(options);
+  Digester digester(options, &state_->lanes);
   YARD_TRY(Draft draft, state_->files->write(body, digester, options.length));
   YARD_TRY(auto digests, digester.finish());
   ObjectRow row{.info = {.key = key,
@@ -234,19 +259,10 @@ Result<ObjectInfo> DirectoryStore::put(const std::string& bucket, const std::str
 Result<std::unique_ptr<ObjectReader>> DirectoryStore::get(const std::string& bucket,
                                                           const std::string& key,
                                                           std::optional<ByteRange> range) {
-  for (int attempt = 0; attempt < kLookups; ++attempt) {
-    YARD_TRY(ObjectRow row, state_->object(bucket, key, Parts::kSkip));
-    YARD_TRY(const ByteRange part, clip(row.info, range));
-    auto fd = state_->files->open_content(row.content);
-    if (fd) {
-      return std::unique_ptr<ObjectReader>(
-          std::make_unique<FileReader>(std::move(row.info), *std::move(fd), part.first, part.last));
-    }
-    if (fd.error().code != Code::kNotFound) {
-      return std::move(fd).error();
-    }
-  }
-  return Error{Code::kCorrupt, "the content file of '" + key + "' is missing"};
+  YARD_TRY(auto object, state_->open(bucket, key));
+  YARD_TRY(const ByteRange part, clip(object->row.info, range));
+  return std::unique_ptr<ObjectReader>(
+      std::make_unique<FileReader>(std::move(object), part.first, part.last));
 }
 
 Result<ObjectInfo> DirectoryStore::head(const std::string& bucket, const std::string& key) {

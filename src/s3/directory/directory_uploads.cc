@@ -110,7 +110,7 @@ Result<PartInfo> DirectoryStore::put_part(const std::string& bucket, const std::
   YARD_TRY(const PutOptions upload, state_->index->upload(bucket, key, part.upload_id));
   PutOptions wanted = options;
   wanted.compute.insert(wanted.compute.end(), upload.compute.begin(), upload.compute.end());
-  Digester digester(wanted);
+  Digester digester(wanted, &state_->lanes);
   YARD_TRY(Draft draft, state_->files->write(body, digester, options.length));
   YARD_TRY(auto digests, digester.finish());
   YARD_TRY(draft.publish());

@@ -84,6 +84,7 @@ Index::Index(Path file, std::unique_ptr<Connection> writer)
 }
 
 Result<void> Index::forget(Connection& connection) {
+  ++begun_;
   Contents gone;
   std::vector<Settled> settled;
   {
@@ -104,6 +105,7 @@ Result<void> Index::forget(Connection& connection) {
 }
 
 void Index::forgotten() {
+  ended_ = begun_.load();
   const MutexLock lock(mutex_);
   const auto drop = [](auto& list, std::size_t count) {
     list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(count));

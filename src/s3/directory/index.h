@@ -5,6 +5,7 @@
 // contents useless returns them: the caller removes the files and says so with collected().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -111,6 +112,13 @@ class Index {
   Result<std::vector<std::string>> uploads_silent_since(WallTime before);
   Result<Contents> remove_silent_upload(const std::string& upload_id, WallTime before);
 
+  // The number of the last transaction: while it stays, so does all that has been read since it was
+  // asked for. Nothing while one is on its way.
+  std::optional<std::uint64_t> version() const {
+    const std::uint64_t begun = begun_;
+    return ended_ == begun ? std::optional(begun) : std::nullopt;
+  }
+
   // Contents that a change made useless and whose removal a crash may have prevented.
   Result<Contents> garbage();
   // Those files are gone; forgotten with the next change.
@@ -137,6 +145,10 @@ class Index {
   void forgotten();
 
   Path file_;
+
+  // Transactions. One that failed has begun for ever, until a later one ends.
+  std::atomic<std::uint64_t> begun_ = 0;
+  std::atomic<std::uint64_t> ended_ = 0;
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Connection>> idle_ GUARDED_BY(mutex_);
