@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "s3/directory/directory_store.h"
+#include "s3/directory/index.h"
 #include "s3/object_store.h"
 
 namespace trainyard::s3 {
@@ -113,20 +114,17 @@ struct StoreFixture : testing::Test {
     std::size_t count = 0;
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(folder.path() / "store" / "data")) {
-      const bool is_blank =
-          std::filesystem::exists(folder.path() / "store" / "incoming" / entry.path().filename());
-      count += entry.is_regular_file() && !is_blank ? 1 : 0;
+      count += entry.is_regular_file() && !is_blank(entry) ? 1 : 0;
     }
     return count;
   }
-  // Bodies that arrive, or were left behind; not the names that wait for one.
-  std::size_t incoming_bodies() const {
-    std::size_t count = 0;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(folder.path() / "store" / "incoming")) {
-      count += entry.file_size() > 0 ? 1 : 0;
-    }
-    return count;
+  // A name that waits for a content.
+  bool is_blank(const std::filesystem::directory_entry& entry) const {
+    const Path root = folder.path() / "store";
+    const std::string id = entry.path().filename();
+    return entry.file_size() == 0 &&
+           std::filesystem::exists(root / "incoming" / id.substr(0, 24)) &&
+           Index::open(root / "index.db").value()->used({id})->empty();
   }
 
   // In memory where there is such a folder: the store syncs a lot.

@@ -32,7 +32,7 @@ struct S3ServiceLog : S3ServerTest {
   // The store is in the middle of a put.
   void wait_for_the_first_bytes() {
     const SteadyTime deadline = clock.steady_now() + std::chrono::seconds(5);
-    while (!(has_begun = incoming_bodies() > 0) && clock.steady_now() < deadline) {
+    while (!(has_begun = content_files() > 0) && clock.steady_now() < deadline) {
       std::this_thread::yield();
     }
   }

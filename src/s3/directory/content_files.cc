@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/thread.h"
 
 namespace trainyard::s3 {
 namespace {
@@ -21,6 +23,11 @@ constexpr std::uint64_t kWorthReserving = std::uint64_t{8} << 20;
 constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 30;
 // A file descriptor each.
 constexpr std::size_t kMostBlanks = 64;
+// Fewer than these, and a store that has come to use the most at a time gets others at once.
+constexpr std::size_t kFewBlanks = 32;
+constexpr std::chrono::seconds kPause{1};
+constexpr std::size_t kIdBytes = 16;
+constexpr std::size_t kBatchBytes = 12;  // of an id, those that all blanks of a batch share
 
 // Until `buffer` is full or the body ends: few, large writes.
 Result<std::size_t> read_full(const ByteSource& body, std::span<std::byte> buffer) {
@@ -95,21 +102,20 @@ Result<void> sync_content(int fd) {
                                                        : disk_error("syncing a content", errno);
 }
 
-Draft::Draft(Draft&& other) noexcept
-    : incoming_(std::move(other.incoming_)),
-      published_(std::move(other.published_)),
-      id_(std::exchange(other.id_, {})),
-      fd_(std::move(other.fd_)),
-      kept_(other.kept_) {}
+Result<std::shared_ptr<const Marker>> Marker::make(Path path) {
+  YARD_TRY(const Fd file, open_on_disk(path, O_WRONLY | O_CREAT | O_EXCL));
+  return std::shared_ptr<const Marker>(new Marker(std::move(path)));
+}
 
+Marker::~Marker() {
+  ::unlink(path_.c_str());
+}
+
+// The content before its marker, which would find it.
 Draft::~Draft() {
-  if (id_.empty()) {
-    return;
-  }
-  if (!kept_) {
+  if (marker_ != nullptr && !kept_) {
     ::unlink(published_.c_str());
   }
-  ::unlink(incoming_.c_str());
 }
 
 Result<void> Draft::publish() {
@@ -129,47 +135,90 @@ Path ContentFiles::published_path(const std::string& content) const {
   return root_ / "data" / content.substr(0, 2) / content;
 }
 
-Draft ContentFiles::draft_of(const std::string& id, Fd fd) const {
-  return {incoming_path(id), published_path(id), id, std::move(fd)};
-}
-
-Result<std::string> ContentFiles::new_id(const std::string& shard) {
-  const Path folder = root_ / "data" / shard;
+Result<std::string> ContentFiles::new_id(std::size_t bytes) {
+  std::string id = random_.hex(bytes);
+  const Path folder = published_path(id).parent_path();
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
     YARD_TRY(of_the_disk(make_directories(folder, 0700)));
     YARD_TRY(sync_folder(folder.parent_path()));
   }
-  return shard + random_.hex(15);
+  return id;
 }
 
 Result<std::vector<Draft>> ContentFiles::make_blanks(std::size_t count) {
   // One folder for all, so that one sync does.
-  const std::string shard = random_.hex(1);
+  YARD_TRY(const std::string batch, new_id(kBatchBytes));
+  YARD_TRY(const auto marker, Marker::make(incoming_path(batch)));
+  // First: a name in data/ alone would never be found again.
+  YARD_TRY(sync_folder(root_ / "incoming"));
   std::vector<Draft> blanks;
   for (std::size_t i = 0; i < count; ++i) {
-    YARD_TRY(const std::string id, new_id(shard));
-    YARD_TRY(Fd fd, open_on_disk(incoming_path(id), O_RDWR | O_CREAT | O_EXCL));
-    blanks.push_back(draft_of(id, std::move(fd)));
-    if (::link(incoming_path(id).c_str(), published_path(id).c_str()) != 0) {
-      return disk_error("naming " + published_path(id).string(), errno);
-    }
+    Path path = published_path(batch + random_.hex(kIdBytes - kBatchBytes));
+    YARD_TRY(Fd fd, open_on_disk(path, O_RDWR | O_CREAT | O_EXCL));
+    blanks.emplace_back(std::move(path), marker, std::move(fd));
   }
-  // The incoming names first: a name in data/ alone would never be found again.
-  YARD_TRY(sync_folder(root_ / "incoming"));
-  YARD_TRY(sync_folder(root_ / "data" / shard));
+  YARD_TRY(sync_folder(published_path(batch).parent_path()));
   return blanks;
 }
 
 Result<Draft> ContentFiles::start() {
+  if (auto blank = take_blank()) {
+    return *std::move(blank);
+  }
+  const MutexLock lock(making_);
+  while (true) {
+    if (auto blank = take_blank()) {
+      return *std::move(blank);  // somebody has made some meanwhile
+    }
+    YARD_TRY(make_more());
+  }
+}
+
+std::optional<Draft> ContentFiles::take_blank() {
   const MutexLock lock(mutex_);
   if (blanks_.empty()) {
-    YARD_TRY(blanks_, make_blanks(next_batch_));
-    next_batch_ = std::min(next_batch_ * 2, kMostBlanks);
+    return std::nullopt;
   }
-  Draft draft = std::move(blanks_.back());
+  std::optional<Draft> blank(std::move(blanks_.back()));
   blanks_.pop_back();
-  return draft;
+  if (blanks_.size() < kFewBlanks) {
+    running_low_.notify_one();
+  }
+  return blank;
+}
+
+Result<void> ContentFiles::make_more() {
+  YARD_TRY(std::vector<Draft> blanks, make_blanks(next_batch_));
+  if (next_batch_ == kMostBlanks && !ahead_.joinable()) {
+    ahead_ = start_thread("blanks", [this](const std::stop_token& stop) { work_ahead(stop); });
+  }
+  next_batch_ = std::min(next_batch_ * 2, kMostBlanks);
+  const MutexLock lock(mutex_);
+  for (Draft& blank : blanks) {
+    blanks_.push_back(std::move(blank));
+  }
+  return {};
+}
+
+void ContentFiles::work_ahead(const std::stop_token& stop) {
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      if (!running_low_.wait(mutex_, stop, [this] { return blanks_.size() < kFewBlanks; })) {
+        return;
+      }
+    }
+    const bool made = [this] {
+      const MutexLock lock(making_);
+      return make_more().has_value();
+    }();
+    if (!made) {
+      // Who finds no blank tries again at once, and is told why.
+      const MutexLock lock(mutex_);
+      running_low_.wait_for(mutex_, stop, kPause, [] { return false; });
+    }
+  }
 }
 
 Result<Draft> ContentFiles::write(const ByteSource& body, Digester& digester,
@@ -215,10 +264,12 @@ Result<Draft> ContentFiles::concatenate(const std::vector<std::string>& contents
 }
 
 Result<Draft> ContentFiles::duplicate(const std::string& content) {
-  YARD_TRY(const std::string id, new_id(random_.hex(1)));
-  const Path incoming = incoming_path(id);
-  const Path published = published_path(id);
-  if (::link(published_path(content).c_str(), incoming.c_str()) != 0) {
+  YARD_TRY(const std::string id, new_id(kIdBytes));
+  YARD_TRY(auto marker, Marker::make(incoming_path(id)));
+  // First: a name in data/ alone would never be found again.
+  YARD_TRY(sync_folder(root_ / "incoming"));
+  Draft draft(published_path(id), std::move(marker), Fd());
+  if (::link(published_path(content).c_str(), published_path(id).c_str()) != 0) {
     if (errno == EMLINK) {
       YARD_TRY(Draft copy, concatenate({content}));
       YARD_TRY(copy.publish());
@@ -226,29 +277,21 @@ Result<Draft> ContentFiles::duplicate(const std::string& content) {
     }
     return disk_error("copying a content", errno);
   }
-  Draft draft = draft_of(id, Fd());
-  // First: a name in data/ alone would never be found again.
-  YARD_TRY(sync_folder(root_ / "incoming"));
-  if (::link(incoming.c_str(), published.c_str()) != 0) {
-    return disk_error("naming " + published.string(), errno);
-  }
-  YARD_TRY(sync_folder(published.parent_path()));
+  YARD_TRY(sync_folder(published_path(id).parent_path()));
   return draft;
 }
 
 Result<Draft> ContentFiles::link_file(int fd) {
-  YARD_TRY(const std::string id, new_id(random_.hex(1)));
+  YARD_TRY(const std::string id, new_id(kIdBytes));
+  YARD_TRY(auto marker, Marker::make(incoming_path(id)));
+  Draft draft(published_path(id), std::move(marker), Fd());
   const std::string file = "/proc/self/fd/" + std::to_string(fd);
-  const Path incoming = incoming_path(id);
-  if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, incoming.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+  if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, published_path(id).c_str(), AT_SYMLINK_FOLLOW) !=
+      0) {
     // Another file system, somebody else's file, or one with too many names.
     return errno == ENOSPC || errno == EDQUOT
                ? disk_error("linking a file", errno)
                : Error{Code::kUnimplemented, "the file cannot be linked"};
-  }
-  Draft draft = draft_of(id, Fd());
-  if (::link(incoming.c_str(), published_path(id).c_str()) != 0) {
-    return disk_error("naming " + published_path(id).string(), errno);
   }
   return draft;
 }

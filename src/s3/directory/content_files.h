@@ -4,14 +4,19 @@
 //
 // The name of a file must be on the disk before the index speaks of it, and syncing a folder costs
 // as much as syncing a file. So names are made ahead, many for one sync: blanks, which are empty
-// files with both names, incoming/<id> and data/<2 hex>/<id>. A blank that is never used goes when
-// the store is closed, or, after a crash, when it is opened: it has an incoming name.
+// files data/<2 hex>/<id>. A name in incoming/ stands for all of them, and is there as long as one
+// is left: the first half of their ids (content_batch.h has the form). A blank that is never used
+// goes when the store is closed, or, after a crash, when it is opened. A busy store has a thread
+// that makes blanks before they are missed.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/fd.h"
@@ -32,32 +37,42 @@ Error disk_error(std::string_view what, int errno_value);
 // Brings the bytes of a content and its length to the disk; its times are nobody's.
 Result<void> sync_content(int fd);
 
-// A content on its way into the index, whose two names are durable. Unless keep() is called it
-// leaves nothing behind.
+// A name in incoming/, until the last of the drafts that it stands for has gone.
+class Marker {
+ public:
+  // An empty file; its name is durable once its folder is synced.
+  static Result<std::shared_ptr<const Marker>> make(Path path);
+  ~Marker();
+  Marker(const Marker&) = delete;
+  Marker& operator=(const Marker&) = delete;
+
+ private:
+  explicit Marker(Path path) : path_(std::move(path)) {}
+
+  const Path path_;
+};
+
+// A content on its way into the index, whose name is durable, as is that of its marker. Unless
+// keep() is called it leaves nothing behind.
 class Draft {
  public:
-  Draft(Path incoming, Path published, std::string id, Fd fd)
-      : incoming_(std::move(incoming)),
-        published_(std::move(published)),
-        id_(std::move(id)),
-        fd_(std::move(fd)) {}
-  Draft(Draft&& other) noexcept;
+  Draft(Path published, std::shared_ptr<const Marker> marker, Fd fd)
+      : published_(std::move(published)), marker_(std::move(marker)), fd_(std::move(fd)) {}
+  Draft(Draft&& other) noexcept = default;
   Draft& operator=(Draft&&) = delete;
   ~Draft();
 
-  const std::string& id() const { return id_; }
+  std::string id() const { return published_.filename(); }
   int fd() const { return fd_.get(); }
 
-  // Syncs the bytes. Until the draft goes the incoming name stays: after a crash it says whom to
-  // look for.
+  // Syncs the bytes. The marker stays until the draft goes: after a crash it says whom to look for.
   Result<void> publish();
   // The index names it now.
   void keep() { kept_ = true; }
 
  private:
-  Path incoming_;
   Path published_;
-  std::string id_;
+  std::shared_ptr<const Marker> marker_;  // with other drafts; null once moved from
   Fd fd_;
   bool kept_ = false;
 };
@@ -81,8 +96,8 @@ class ContentFiles {
   // published.
   Result<Draft> duplicate(const std::string& content);
 
-  // The open file itself under both names, which are durable after sync_all(). kUnimplemented on
-  // another file system, and where the kernel refuses.
+  // The open file itself, under a name that is durable after sync_all(). kUnimplemented on another
+  // file system, and where the kernel refuses.
   Result<Draft> link_file(int fd);
   // All that was written to the store's file system before.
   Result<void> sync_all() const;
@@ -101,17 +116,23 @@ class ContentFiles {
  private:
   ContentFiles(Path root, Random& random) : root_(std::move(root)), random_(random) {}
   Path incoming_path(const std::string& content) const { return root_ / "incoming" / content; }
-  Draft draft_of(const std::string& id, Fd fd) const;
   Result<std::vector<Draft>> make_blanks(std::size_t count);
-  // A new id in the folder data/<shard>, which is there.
-  Result<std::string> new_id(const std::string& shard);
+  Result<void> make_more();
+  std::optional<Draft> take_blank();
+  void work_ahead(const std::stop_token& stop);
+  // A random id of which so many bytes are given. Its folder in data/ is there.
+  Result<std::string> new_id(std::size_t bytes);
 
   Path root_;
   Random& random_;
 
-  Mutex mutex_;  // held while blanks are made: who needs one waits for the same sync
+  Mutex making_;  // held while blanks are made: who needs one waits for the same sync
+  std::size_t next_batch_ GUARDED_BY(making_) = 2;
+
+  Mutex mutex_;
+  ConditionVariable running_low_;
   std::vector<Draft> blanks_ GUARDED_BY(mutex_);
-  std::size_t next_batch_ GUARDED_BY(mutex_) = 2;
+  std::jthread ahead_;  // once the store is busy; last: it uses the others
 };
 
 }  // namespace trainyard::s3

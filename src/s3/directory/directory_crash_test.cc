@@ -79,7 +79,7 @@ struct DirectoryPowerLoss : StoreFixture {
   Path root() const { return folder.path() / "store"; }
   Path only_content() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root() / "data")) {
-      if (entry.is_regular_file() && !exists(root() / "incoming" / entry.path().filename())) {
+      if (entry.is_regular_file() && !is_blank(entry)) {
         return entry.path();
       }
     }
@@ -127,6 +127,17 @@ TEST_F(DirectoryPowerLoss, WholeReplacementStands) {
   EXPECT_EQ(get_text(*store, "bucket", "k").value_or("?"), "new");
   EXPECT_EQ(content_files(), 1u);
   EXPECT_TRUE(put_text(*store, "bucket", "other", "x"));
+}
+
+TEST_F(DirectoryPowerLoss, NamesThatWaitForAContentGoAndTheirMarkerToo) {
+  ASSERT_TRUE(put_text(*store, "bucket", "k", "kept"));
+  ASSERT_TRUE(put_text(*store, "bucket", "empty", ""));
+  ASSERT_TRUE(put_text(*store, "bucket", "third", "of a batch that is half used"));
+  lose_power([&] { EXPECT_FALSE(std::filesystem::is_empty(root() / "incoming")); });
+  EXPECT_TRUE(std::filesystem::is_empty(root() / "incoming"));
+  EXPECT_EQ(content_files(), 3u);
+  EXPECT_EQ(get_text(*store, "bucket", "k").value_or("?"), "kept");
+  EXPECT_EQ(get_text(*store, "bucket", "empty").value_or("?"), "");
 }
 
 TEST_F(DirectoryCrash, APutWhoseSyncFailsIsTakenBack) {

@@ -113,15 +113,48 @@ Result<void> settle(Index& index, const ContentFiles& files) {
   return {};
 }
 
+bool is_batch(const std::string& incoming) {
+  return incoming.size() == 2 * 12;
+}
+
+Result<std::vector<std::string>> contents_of_batch(const ContentFiles& files,
+                                                   const std::string& name) {
+  std::vector<std::string> found;
+  const Path shard = files.published_path(name).parent_path();
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(shard, error), end; !error && it != end;
+       it.increment(error)) {
+    std::string content = it->path().filename().string();
+    if (content.starts_with(name)) {
+      found.push_back(std::move(content));
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return disk_error("listing " + shard.string(), error.value());
+  }
+  return found;
+}
+
 // Crash points: a content that never reached the index, and one that left it.
 Result<void> sweep(Index& index, const ContentFiles& files) {
   YARD_TRY(const auto incoming, files.incoming());
-  YARD_TRY(const auto used, index.used({incoming.begin(), incoming.end()}));
-  for (const std::string& content : incoming) {
+  std::set<std::string> left;
+  for (const std::string& name : incoming) {
+    if (is_batch(name)) {
+      YARD_TRY(const auto contents, contents_of_batch(files, name));
+      left.insert(contents.begin(), contents.end());
+    } else {
+      left.insert(name);
+    }
+  }
+  YARD_TRY(const auto used, index.used(left));
+  for (const std::string& content : left) {
     if (!used.contains(content)) {
       YARD_TRY(files.remove(content));
     }
-    files.forget_incoming(content);
+  }
+  for (const std::string& name : incoming) {
+    files.forget_incoming(name);
   }
   YARD_TRY(const auto garbage, index.garbage());
   for (const std::string& content : garbage) {
@@ -171,8 +204,8 @@ Result<std::shared_ptr<const OpenObject>> DirectoryStore::State::open(const std:
       continue;
     }
     YARD_TRY(Fd fd, std::move(file));
-    auto found = std::make_shared<const OpenObject>(OpenObject{
-        .version = version.value_or(0), .row = std::move(row), .file = std::move(fd)});
+    auto found = std::make_shared<const OpenObject>(
+        OpenObject{.version = version.value_or(0), .row = std::move(row), .file = std::move(fd)});
     if (version && found->row.info.size <= ObjectCache::kLargest) {
       opened.keep(bucket, found);
     }
