@@ -4,11 +4,14 @@
 // answer each request that it hands to the handler, in order, refuse what follows a refusal, and
 // see the same requests wherever the bytes are cut: two readings of one stream are a smuggled
 // request.
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -96,8 +99,13 @@ class Target {
     address.sin_family = AF_INET;
     address.sin_port = htons(port_);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    YARD_CHECK(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0,
-               "the server is gone");
+    // Others on this machine may hold all ports for a while; that is no fault of the server's.
+    int tries = 0;
+    while (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+      YARD_CHECK((errno == EADDRNOTAVAIL || errno == EINTR) && ++tries < 1000,
+                 std::string("the server is gone: ") + std::strerror(errno));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     return fd;
   }
 
