@@ -34,6 +34,23 @@ struct Tasks {
   FairQueue queue;
 };
 
+TEST(FairQueue, CountsWhatNeverWaitedInTheSharesOfAll) {
+  Tasks tasks(4);
+  EXPECT_TRUE(tasks.queue.begin("a"));
+  EXPECT_TRUE(tasks.queue.begin("a"));
+  EXPECT_FALSE(tasks.queue.begin("a"));  // has as many as are free beside it
+  EXPECT_TRUE(tasks.queue.begin("b"));
+  tasks.add("a");
+  EXPECT_EQ(tasks.run_all(), "");
+  EXPECT_FALSE(tasks.queue.begin("c"));  // another waits
+  tasks.queue.done("a");
+  EXPECT_EQ(tasks.run_all(), "a");
+  tasks.queue.done("a");
+  tasks.queue.done("a");
+  tasks.queue.done("b");
+  EXPECT_TRUE(tasks.queue.begin("c"));
+}
+
 TEST(FairQueue, RunsInTheOrderOfArrivalForOneClient) {
   FairQueue queue(8, 10);
   std::string order;

@@ -65,7 +65,8 @@ class Exchange {
 using Handler = std::function<void(std::unique_ptr<Exchange>)>;
 
 struct ServerOptions {
-  std::size_t io_threads = 2;
+  // When there are several, one of them may run a quick request itself.
+  std::size_t io_threads = 3;
   std::size_t max_workers = 128;
   // Open at once; further clients wait until one ends, and idle connections end for them. 0: as
   // many as files and memory allow, so that the rest of the process can go on.

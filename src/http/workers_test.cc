@@ -3,6 +3,7 @@
 #include "http/internal/workers.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <latch>
 
@@ -333,6 +334,38 @@ struct BusyServer {
   const Opens handling_ends{handling};
   const Opens reading_ends{reading};
 };
+
+// By the name of the thread that answers.
+std::string thread_of_answer(std::size_t io_threads, std::string_view request) {
+  const TestServer server(
+      [](std::unique_ptr<Exchange> exchange) {
+        std::array<char, 16> name{};
+        pthread_getname_np(pthread_self(), name.data(), name.size());
+        exchange->respond({.body = name.data()});
+      },
+      {.io_threads = io_threads});
+  RawPeer peer(server.port);
+  peer.send(request);
+  return peer.read_answer();
+}
+
+TEST(QuickRequests, RunOnAnIoThreadWhenOthersAreLeftAndNobodyWaits) {
+  EXPECT_THAT(thread_of_answer(3, get("/")), EndsWith("http-io"));
+  EXPECT_THAT(thread_of_answer(1, get("/")), EndsWith("http-work"));
+  EXPECT_THAT(thread_of_answer(3, put("/")), EndsWith("http-work"));
+}
+
+TEST(QuickRequests, ThatTakeLongKeepNoOtherFromItsAnswer) {
+  Gate gate;
+  TestServer server(gate.handler(), {.io_threads = 2});
+  const Opens at_the_end{gate};
+  const auto slow = ask(server, 3, get("/a"));
+  ASSERT_TRUE(eventually([&] { return gate.entered == 3; }));
+  const auto others = ask(server, 3, get("/b"));
+  for (const auto& peer : others) {
+    EXPECT_THAT(peer->read_answer(), EndsWith("/b"));
+  }
+}
 
 TEST(Overload, OfThousandsOfPipelinedRequestsTakesNoStack) {
   constexpr int kCount = 2'300;  // as many as one connection's buffer holds behind a small body

@@ -277,6 +277,10 @@ void Connection::hand_over() {
       make_exchange(shared_from_this(), std::move(request)));
   // The task is copyable and its exchange is not, hence the pointer to the owner.
   FairQueue::Task task = [core = core_, exchange] { core->handler(std::move(*exchange)); };
+  // Copies: once it is answered the connection may serve the next request, or be gone.
+  if (const auto core = core_; !is_transfer && core->run_here(std::string(client_), task)) {
+    return;
+  }
   const auto kind = is_transfer ? Core::Kind::kTransfer : Core::Kind::kQuick;
   switch (core_->dispatch(kind, client_, task)) {
     case Core::Dispatch::kTaken:

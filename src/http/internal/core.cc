@@ -53,9 +53,8 @@ Core::Core(const ServerOptions& server_options, Handler request_handler)
       handler(std::move(request_handler)),
       io(static_cast<int>(server_options.io_threads)),
       keep_running_(io.get_executor()),
-      workers_(std::make_unique<Workers>(server_options.max_workers, server_options.max_queued)),
-      transfers_(std::make_unique<Workers>(server_options.max_workers, server_options.max_queued,
-                                           kNiceOfTransfers)) {}
+      workers_(server_options.max_workers, server_options.max_queued),
+      transfers_(server_options.max_workers, server_options.max_queued, kNiceOfTransfers) {}
 
 Core::~Core() = default;
 
@@ -143,18 +142,29 @@ void Core::abort_listener(const void* listener) {
 }
 
 Core::Dispatch Core::dispatch(Kind kind, const std::string& client, FairQueue::Task& task) {
-  const MutexLock lock(workers_mutex_);
-  if (workers_ == nullptr) {
-    return Dispatch::kStopped;
-  }
-  Workers& workers = kind == Kind::kQuick ? *workers_ : *transfers_;
+  Workers& workers = kind == Kind::kQuick ? workers_ : transfers_;
   const auto room = kind == Kind::kRest ? FairQueue::Room::kNotNeeded : FairQueue::Room::kShare;
-  return workers.post(client, task, room) ? Dispatch::kTaken : Dispatch::kNoRoom;
+  if (workers.post(client, task, room)) {
+    return Dispatch::kTaken;
+  }
+  return workers.has_ended() ? Dispatch::kStopped : Dispatch::kNoRoom;
+}
+
+bool Core::run_here(const std::string& client, const std::function<void()>& task) {
+  if (options.io_threads < 2 || is_one_lent_.exchange(true)) {
+    return false;
+  }
+  const bool may = workers_.begin(client);
+  if (may) {
+    task();
+    workers_.finish(client);
+  }
+  is_one_lent_ = false;
+  return may;
 }
 
 bool Core::is_anyone_waiting() {
-  const MutexLock lock(workers_mutex_);
-  return workers_ != nullptr && (workers_->waiting() > 0 || transfers_->waiting() > 0);
+  return workers_.waiting() > 0 || transfers_.waiting() > 0;
 }
 
 void Core::stop(Duration grace) {
@@ -167,18 +177,11 @@ void Core::stop(Duration grace) {
     std::unique_lock lock(mutex_);
     emptied_.wait_for(lock, grace, [this] { return open_.empty(); });
   }
-  std::unique_ptr<Workers> workers;
-  std::unique_ptr<Workers> transfers;
-  {
-    const MutexLock lock(workers_mutex_);
-    workers = std::move(workers_);
-    transfers = std::move(transfers_);
-  }
   for (const std::shared_ptr<Connection>& connection : connections()) {
     connection->abort();
   }
-  transfers.reset();
-  workers.reset();  // handlers that were waiting for the network have got their error
+  transfers_.end();
+  workers_.end();  // handlers that were waiting for the network have got their error
   keep_running_.reset();
   io.stop();
   io_threads_.clear();

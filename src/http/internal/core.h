@@ -57,6 +57,10 @@ class Core : public std::enable_shared_from_this<Core> {
   // Runs `task` on a worker when it is that client's turn. Unless kTaken, `task` is untouched.
   // kNoRoom also when no thread can be started.
   Dispatch dispatch(Kind kind, const std::string& client, FairQueue::Task& task);
+  // Runs a quick task of that client on the calling I/O thread, which saves two changes of threads:
+  // when nobody waits for a worker, the client's share is not used up, and no other I/O thread
+  // does: the rest of them are left to wait for sockets. False when it may not.
+  bool run_here(const std::string& client, const std::function<void()>& task);
   // Counts what connections hold of input that no handler has taken.
   void hold(std::int64_t more) { held_ += more; }
   // Whether all of them together do.
@@ -80,6 +84,7 @@ class Core : public std::enable_shared_from_this<Core> {
   boost::asio::steady_timer sweeper_{io};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> keep_running_;
   std::vector<std::jthread> io_threads_;
+  std::atomic<bool> is_one_lent_ = false;  // runs a task
   std::atomic<bool> stopping_ = false;
   std::atomic<std::int64_t> held_ = 0;
 
@@ -87,11 +92,10 @@ class Core : public std::enable_shared_from_this<Core> {
   ConditionVariable emptied_;
   std::unordered_map<const Connection*, std::shared_ptr<Connection>> open_ GUARDED_BY(mutex_);
 
-  Mutex workers_mutex_;  // not the register's: a worker is asked for at every request
   // Transfers hash and copy for as long as they last. Their threads stand back behind those that
   // others wait for: else four uploads make each small request wait for its turn on the processor.
-  std::unique_ptr<Workers> workers_ GUARDED_BY(workers_mutex_);
-  std::unique_ptr<Workers> transfers_ GUARDED_BY(workers_mutex_);
+  Workers workers_;
+  Workers transfers_;
 };
 
 }  // namespace trainyard::http

@@ -46,6 +46,16 @@ std::optional<FairQueue::Next> FairQueue::pop() {
   return next;
 }
 
+bool FairQueue::begin(const std::string& client) {
+  const auto found = clients_.find(client);
+  if (waiting_ > 0 || !may_run(found == clients_.end() ? Client() : found->second)) {
+    return false;
+  }
+  ++(found == clients_.end() ? clients_[client] : found->second).running;
+  ++running_;
+  return true;
+}
+
 void FairQueue::done(const std::string& client) {
   const auto found = clients_.find(client);
   YARD_CHECK(found != clients_.end() && found->second.running > 0,

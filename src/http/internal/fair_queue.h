@@ -35,6 +35,9 @@ class FairQueue {
   // up their shares.
   std::optional<Next> pop();
   void done(const std::string& client);
+  // Counts a task that never waited as running until done(). False when others wait, or the
+  // client's share is used up.
+  bool begin(const std::string& client);
 
   bool has_ready() const;
   std::size_t waiting() const { return waiting_; }

@@ -17,31 +17,44 @@ Workers::Workers(std::size_t max_threads, std::size_t max_waiting, int nice)
       nice_(nice),
       queue_(max_threads_, max_waiting) {}
 
-Workers::~Workers() {
+void Workers::end() {
   std::vector<std::jthread> ending;
+  std::vector<WakeUp*> called;
   {
     const MutexLock lock(mutex_);
     is_ending_ = true;
     ending.swap(threads_);
+    called.swap(asleep_);
   }
-  for (std::jthread& thread : ending) {
-    thread.request_stop();
+  for (WakeUp* const one : called) {
+    one->call();
   }
 }
 
-bool Workers::post(const std::string& client, FairQueue::Task& task, FairQueue::Room room) {
+bool Workers::has_ended() {
   const MutexLock lock(mutex_);
-  const bool is_first = threads_.empty();
-  if (is_first && !add_thread()) {
-    return false;  // nobody would ever come to it
+  return is_ending_;
+}
+
+bool Workers::post(const std::string& client, FairQueue::Task& task, FairQueue::Room room) {
+  WakeUp* called = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    const bool is_first = threads_.empty();
+    if (is_ending_ || (is_first && !add_thread())) {
+      return false;  // nobody would ever come to it
+    }
+    if (!queue_.push(client, task, room)) {
+      return false;
+    }
+    if (!queue_.has_ready()) {
+      is_owed_ = true;  // who ends a task of this client, or enough of others', will come to it
+    } else if (!is_first) {
+      called = one_to_call();
+    }
   }
-  if (!queue_.push(client, task, room)) {
-    return false;
-  }
-  if (!queue_.has_ready()) {
-    is_owed_ = true;  // who ends a task of this client, or enough of others', will come to it
-  } else if (!is_first) {
-    call_one();
+  if (called != nullptr) {
+    called->call();
   }
   return true;
 }
@@ -51,16 +64,37 @@ std::size_t Workers::waiting() {
   return queue_.waiting();
 }
 
+bool Workers::begin(const std::string& client) {
+  const MutexLock lock(mutex_);
+  return !is_ending_ && queue_.begin(client);
+}
+
+void Workers::finish(const std::string& client) {
+  WakeUp* called = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    queue_.done(client);
+    called = one_if_owed();
+  }
+  if (called != nullptr) {
+    called->call();
+  }
+}
+
+WakeUp* Workers::one_if_owed() {
+  is_owed_ = is_owed_ && queue_.waiting() > 0;
+  return is_owed_ && queue_.has_ready() ? one_to_call() : nullptr;
+}
+
 // Without any that sleeps, a new one; without that either, those that run will come to the task.
-void Workers::call_one() {
+WakeUp* Workers::one_to_call() {
   if (asleep_.empty()) {
     add_thread();
-    return;
+    return nullptr;
   }
-  Sleeper* const sleeper = asleep_.back();
+  WakeUp* const one = asleep_.back();
   asleep_.pop_back();
-  sleeper->is_called = true;
-  sleeper->wake.notify_one();
+  return one;
 }
 
 // False when there are as many as there may be, or the machine is out of threads.
@@ -69,59 +103,56 @@ bool Workers::add_thread() {
     return false;
   }
   try {
+    WakeUp& its = sleepers_.emplace_back();
     threads_.push_back(
-        start_thread("http-work", [this](const std::stop_token& stop) { work(stop); }));
+        start_thread("http-work", [this, &its](const std::stop_token&) { work(its); }));
   } catch (const std::system_error&) {
+    sleepers_.pop_back();
     return false;
   }
   return true;
 }
 
-// Until it is called, or a stop is requested.
-void Workers::sleep(const std::stop_token& stop) {
-  Sleeper me;
-  asleep_.push_back(&me);
-  me.wake.wait(mutex_, stop, [&me] { return me.is_called; });
-  std::erase(asleep_, &me);
-}
-
-// Who waits for a stop may go although tasks are left: they are of clients that have others
-// running, and the threads of those look again.
-std::optional<FairQueue::Next> Workers::next(const std::stop_token& stop) {
-  while (!queue_.has_ready()) {
-    is_owed_ = is_owed_ || queue_.waiting() > 0;
-    if (stop.stop_requested()) {
-      return std::nullopt;
+// Who ends may go although tasks are left: they are of clients that have others running, and the
+// threads of those look again.
+std::optional<FairQueue::Next> Workers::next(WakeUp& me, const std::optional<std::string>& last) {
+  std::optional<FairQueue::Next> found;
+  WakeUp* called = nullptr;
+  for (bool is_back = last.has_value(); !found; is_back = false) {
+    {
+      const MutexLock lock(mutex_);
+      if (is_back) {
+        queue_.done(*last);
+      }
+      found = queue_.pop();
+      if (found) {
+        called = one_if_owed();
+      } else {
+        is_owed_ = queue_.waiting() > 0;
+        if (is_ending_) {
+          return std::nullopt;
+        }
+        asleep_.push_back(&me);
+      }
     }
-    sleep(stop);
+    if (!found) {
+      me.sleep();
+    }
   }
-  auto found = queue_.pop();
-  is_owed_ = is_owed_ && queue_.waiting() > 0;
-  if (is_owed_ && queue_.has_ready()) {
-    call_one();
+  if (called != nullptr) {
+    called->call();
   }
   return found;
 }
 
-void Workers::work(const std::stop_token& stop) {
+void Workers::work(WakeUp& me) {
   if (nice_ > 0) {
     // Of this thread alone, on Linux. Everyone may ask for less; going back would need a privilege.
     const auto self = static_cast<id_t>(::gettid());
     ::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + nice_);
   }
   std::optional<std::string> last;  // the client of the task that this thread has run
-  for (;;) {
-    std::optional<FairQueue::Next> turn;
-    {
-      const MutexLock lock(mutex_);
-      if (last) {
-        queue_.done(*last);
-      }
-      turn = next(stop);
-    }
-    if (!turn) {
-      return;
-    }
+  while (auto turn = next(me, last)) {
     turn->task();
     last = std::move(turn->client);
   }
