@@ -95,6 +95,14 @@ class ControlImpl final : public Control {
 
   AccessKey root_key() override { return parts_.identity->root(); }
 
+  std::string instance_token(std::string_view id) override {
+    return parts_.identity->instance_token(id);
+  }
+
+  Result<void> hear(const InstanceCaller& caller, std::uint64_t number) override {
+    return sessions_.hear(caller, number);
+  }
+
   Result<json> assignment(const InstanceCaller& caller) override {
     return sessions_.assignment(caller);
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -56,7 +57,7 @@ struct AccessKey {
 
 // Who calls the instance protocol.
 struct InstanceCaller {
-  std::string token;              // the bearer token
+  std::string token;              // whole; of who has proved that it is his
   std::optional<int> epoch = {};  // the attempt that it speaks for; absent: the current one
 };
 
@@ -74,6 +75,13 @@ class Control {
   virtual std::optional<AccessKey> find_key(std::string_view access_key_id) = 0;
   // The key made at the first start, as written to <home>/credentials (AWS's file form).
   virtual AccessKey root_key() = 0;
+
+  // The token whose public part is `id` (wire/proof.h), whether or not it was ever given out.
+  // Thread-safe and fast: called for every request of an instance.
+  virtual std::string instance_token(std::string_view id) = 0;
+  // For each proven request, before the call that it makes: kConflict, subject "number", when the
+  // instance has used this number before. Thread-safe.
+  virtual Result<void> hear(const InstanceCaller& caller, std::uint64_t number) = 0;
 
   // The instance protocol (wire/messages.h). kDenied for a token that is unknown, or belonged to an
   // instance that was replaced. To one that speaks for an older attempt, commands() answers with

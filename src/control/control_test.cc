@@ -47,6 +47,30 @@ TEST(ControlLife, RunsAJobFromCreateToCompleted) {
                                                 "Completed"}));
 }
 
+TEST(ControlLife, HearsEachRequestOfAnInstanceOnce) {
+  Harness harness;
+  ASSERT_TRUE(harness.create("demo", 1));
+  Speaker speaker(harness, "demo", "algo-1");
+  EXPECT_TRUE(harness.control().hear(speaker.caller(), 1));
+  const Result<void> again = harness.control().hear(speaker.caller(), 1);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().subject, "number");
+  EXPECT_EQ(harness.control().hear({.token = "other"}, 1).error().code, Code::kDenied);
+}
+
+// Its proof that an instance is over must not depend on what it remembers of it.
+TEST(ControlLife, MakesTheTokensOfInstancesAgain) {
+  Harness harness;
+  ASSERT_TRUE(harness.create("demo", 1));
+  Speaker speaker(harness, "demo", "algo-1");
+  const std::string id = speaker.token().substr(0, 32);
+  EXPECT_EQ(harness.control().instance_token(id), speaker.token());
+  harness.close();
+  harness.open();
+  EXPECT_EQ(harness.control().instance_token(id), speaker.token());
+  EXPECT_NE(Harness().control().instance_token(id), speaker.token());
+}
+
 TEST(ControlLife, TellsTheInstanceAllItNeeds) {
   Harness harness;
   ASSERT_TRUE(harness.create("demo", 2));

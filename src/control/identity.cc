@@ -6,6 +6,7 @@
 #include "api/arn.h"
 #include "base/log.h"
 #include "control/tables/identity_table.h"
+#include "wire/proof.h"
 
 namespace trainyard::control {
 namespace {
@@ -92,6 +93,10 @@ AccessKey Identity::root() {
   const MutexLock lock(mutex_);
   const auto found = keys_.find(root_id_);
   return found == keys_.end() ? AccessKey() : found->second.key;
+}
+
+std::string Identity::instance_token(std::string_view id) {
+  return wire::make_token(root().secret_access_key, id);
 }
 
 Result<AccessKey> Identity::key_for_job(const JobRole& role) {

@@ -41,6 +41,8 @@ class Identity {
 
   std::optional<AccessKey> find(std::string_view access_key_id);
   AccessKey root();
+  // wire::make_token() under the first key's secret: another home has other tokens.
+  std::string instance_token(std::string_view id);
 
   // The attempt's current key, or a new one when it nears its end.
   Result<AccessKey> key_for_job(const JobRole& role);

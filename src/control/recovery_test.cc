@@ -144,6 +144,19 @@ TEST_F(Recovery, DeniesTheReplacedInstanceEverything) {
   EXPECT_THAT(speaker.next_command()["kind"].get<std::string>(), HasSubstr("token is unknown"));
 }
 
+// Both have the token over the attempts, and what was heard of it stays heard.
+TEST_F(Recovery, HearsNoRequestOfAnEarlierAttemptAgain) {
+  ASSERT_TRUE(harness_.control().hear(first_->caller(), 1));
+  const Speaker stale = *second_;
+  lose_the_second();
+  replace_the_second();
+  first_->begin_epoch(2);
+  EXPECT_EQ(harness_.control().hear(first_->caller(), 1).error().subject, "number");
+  EXPECT_TRUE(harness_.control().hear(first_->caller(), 2));
+  EXPECT_TRUE(harness_.control().hear(second_->caller(), 1));
+  EXPECT_EQ(harness_.control().hear(stale.caller(), 1).error().code, Code::kDenied);
+}
+
 TEST_F(Recovery, RevokesTheKeysOfTheOldEpoch) {
   const auto old = keys_of(*first_);
   ASSERT_TRUE(old);

@@ -183,7 +183,8 @@ Result<SessionEnd> run_attempt(Machine& machine, ServerLink link,
 Result<bool> supervise(const Options& options) {
   Machine machine{.scratch = options.scratch, .loopback = options.loopback};
   YARD_TRY(const std::string token, read_file(options.scratch / "token", 4096));
-  ServerLink link(*machine.client, options.server, std::string(trim(token)));
+  YARD_TRY(wire::Speaker speaker, wire::speaker_of(trim(token)));
+  ServerLink link(*machine.client, options.server, std::move(speaker));
   for (Duration patience = kAssignmentPatience;; patience = kRestartPatience) {
     YARD_TRY(wire::Assignment assignment, fetch_assignment(link, machine.clock, patience));
     assignment.network_interface = own_interface(assignment, network_interfaces());

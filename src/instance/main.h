@@ -3,7 +3,7 @@
 // job, over as many attempts as the instance lives. The engine starts it, as root, inside the
 // instance's network namespace; or, with `--loopback 12700-12799`, on the machine's network, of
 // which these ports are the job's: then it enters a user namespace and needs no root. DIR/token
-// holds its bearer token; its own log is standard error. Never started by hand.
+// holds its token; its own log is standard error. Never started by hand.
 #pragma once
 
 #include <string>

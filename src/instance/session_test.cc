@@ -18,6 +18,7 @@
 #include "formats/archive.h"
 #include "formats/tar_gz.h"
 #include "instance/testing/fake_server.h"
+#include "instance/testing/proving.h"
 #include "instance/testing/sleepers.h"
 #include "wire/upload_error.h"
 
@@ -126,7 +127,7 @@ class SessionTest : public testing::Test {
     if (!server_) {
       make_server();
     }
-    ASSERT_TRUE(write_file(scratch() / "token", "the-token\n", 0600));
+    ASSERT_TRUE(write_file(scratch() / "token", test_token() + "\n", 0600));
     const Path self = std::filesystem::read_symlink("/proc/self/exe");
     auto log = open_file(directory_.path() / "supervisor.log", O_WRONLY | O_CREAT | O_APPEND);
     ASSERT_TRUE(log);

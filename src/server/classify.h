@@ -13,7 +13,7 @@ namespace trainyard::server {
 
 enum class RouteKind {
   kHealth,    // GET /yard/health, unsigned
-  kInstance,  // /yard/v1/..., bearer token
+  kInstance,  // /yard/v1/..., with proofs
   kJson,      // X-Amz-Target
   kQuery,     // Action=..., in a form or in the query
   kRest,      // by path, but signed for another service than S3

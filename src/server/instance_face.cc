@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
@@ -61,23 +62,32 @@ http::Response response_of(const Result<json>& answered) {
   return response;
 }
 
-Result<control::InstanceCaller> caller_of(const http::Request& request) {
+Result<std::optional<int>> epoch_of(const http::Request& request) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  const std::string_view header = request.headers.get(wire::kEpochHeader);
+  if (header.empty()) {
+    return std::optional<int>();
+  }
+  const Result<std::int64_t> epoch = parse_int(header);
+  if (!epoch || *epoch < 1 || *epoch > kMost) {
+    return Error{Code::kInvalidArgument,
+                 std::string(wire::kEpochHeader) + " must be the number of an attempt", "epoch"};
+  }
+  return std::optional(static_cast<int>(*epoch));
+}
+
+// Of version 1, which runs on when the server is replaced by a newer one.
+Result<std::string> bearer_token(const http::Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const std::string_view authorization = request.headers.get("Authorization");
   if (!authorization.starts_with(kBearer)) {
     return Error{Code::kDenied, "a bearer token is missing", "token"};
   }
-  control::InstanceCaller caller{.token = std::string(trim(authorization.substr(kBearer.size())))};
-  if (const std::string_view header = request.headers.get(wire::kEpochHeader); !header.empty()) {
-    constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-    const Result<std::int64_t> epoch = parse_int(header);
-    if (!epoch || *epoch < 1 || *epoch > kMost) {
-      return Error{Code::kInvalidArgument,
-                   std::string(wire::kEpochHeader) + " must be the number of an attempt", "epoch"};
-    }
-    caller.epoch = static_cast<int>(*epoch);
-  }
-  return caller;
+  return std::string(trim(authorization.substr(kBearer.size())));
+}
+
+std::string target_of(const http::Request& request) {
+  return request.query.empty() ? request.path : request.path + "?" + request.query;
 }
 
 Result<std::int64_t> after_of(const http::Request& request) {
@@ -93,18 +103,55 @@ Result<std::int64_t> after_of(const http::Request& request) {
   return Error{Code::kInvalidArgument, "after must be a sequence number", "after"};
 }
 
-Result<json> take_reports(control::Control& control, http::Exchange& exchange,
-                          const control::InstanceCaller& caller) {
-  Result<std::string> body = exchange.read_all(kMaxReports);
-  if (!body) {
-    // Too long is the caller's mistake here, and not worth a retry.
-    return Error{Code::kInvalidArgument, body.error().message, "body"};
-  }
-  YARD_TRY(const json reports, parse_json(*body));
+Result<json> take_reports(control::Control& control, const control::InstanceCaller& caller,
+                          const std::string& body) {
+  YARD_TRY(const json reports, parse_json(body));
   return control.reports(caller, reports);
 }
 
 }  // namespace
+
+Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request,
+                                                   std::string_view body) {
+  if (request.headers.get(wire::kProtocolHeader) == std::to_string(wire::kBearerVersion)) {
+    YARD_TRY(std::string token, bearer_token(request));
+    return Asker{.caller = {.token = std::move(token)}};
+  }
+  YARD_TRY(const wire::Claim claim, wire::claim_from_header(request.headers.get("Authorization")));
+  Asker asker{.caller = {.token = control_.instance_token(claim.id)}, .claim = claim};
+  YARD_TRY(wire::Speaker speaker, wire::speaker_of(asker.caller.token));
+  const std::string target = target_of(request);
+  const std::string proof = wire::prove_request(speaker.key, claim,
+                                                {.method = request.method,
+                                                 .target = target,
+                                                 .epoch = request.headers.get(wire::kEpochHeader),
+                                                 .body = body});
+  // An answer to somebody else is never proven: he might hand it on.
+  if (!equal_in_constant_time(proof, claim.proof)) {
+    return Error{Code::kDenied, "the request does not prove that its sender has the token",
+                 "token"};
+  }
+  asker.key = std::move(speaker.key);
+  return asker;
+}
+
+Result<void> InstanceFace::admit(const Asker& asker) {
+  if (asker.claim.run != run_) {
+    return Error{Code::kConflict, "the request is for another run of the server", "run"};
+  }
+  return control_.hear(asker.caller, asker.claim.number);
+}
+
+http::Response InstanceFace::proven(const Asker& asker, http::Response response) const {
+  if (!asker.key.empty()) {
+    response.headers.set(wire::kRunHeader, run_);
+    response.headers.set(
+        wire::kProofHeader,
+        wire::prove_answer(asker.key, asker.claim.proof,
+                           {.status = response.status, .run = run_, .body = response.body}));
+  }
+  return response;
+}
 
 void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route& route) {
   const http::Request& request = exchange->request();
@@ -114,37 +161,62 @@ void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route&
       !speaks) {
     return refuse(speaks.error());
   }
-  const Result<control::InstanceCaller> caller = caller_of(request);
-  if (!caller) {
-    return refuse(caller.error());
+  const Result<std::string> body = exchange->read_all(kMaxReports);
+  if (!body) {
+    // Too long is the caller's mistake here, and not worth a retry.
+    return refuse({Code::kInvalidArgument, body.error().message, "body"});
   }
+  Result<Asker> asker = asker_of(request, *body);
+  if (!asker) {
+    return refuse(asker.error());
+  }
+  if (const Result<void> admitted = asker->key.empty() ? Result<void>() : admit(*asker);
+      !admitted) {
+    http::Response response = response_of(admitted.error());
+    // Of one that is denied, too, the words prove themselves.
+    response.status = admitted.error().code == Code::kConflict ? 401 : response.status;
+    return exchange->respond(proven(*asker, std::move(response)));
+  }
+  const Result<std::optional<int>> epoch = epoch_of(request);
+  if (!epoch) {
+    return exchange->respond(proven(*asker, response_of(epoch.error())));
+  }
+  asker->caller.epoch = *epoch;
+  call(std::move(exchange), route, *asker, *body);
+}
+
+void InstanceFace::call(std::unique_ptr<http::Exchange> exchange, const Route& route,
+                        const Asker& asker, const std::string& body) {
+  const http::Request& request = exchange->request();
   const bool is_get = request.method == "GET";
   if (is_get && route.operation == "commands") {
-    return poll_commands(std::move(exchange), *caller);
+    return poll_commands(std::move(exchange), asker);
   }
   Result<json> answered =
       Error{Code::kNotFound, "no such call: " + request.method + " " + request.path, "path"};
   if (is_get && route.operation == "assignment") {
-    answered = control_.assignment(*caller);
+    answered = control_.assignment(asker.caller);
   } else if (is_get && route.operation == "credentials") {
-    answered = control_.credentials(*caller);
+    answered = control_.credentials(asker.caller);
   } else if (request.method == "POST" && route.operation == "reports") {
-    answered = take_reports(control_, *exchange, *caller);
+    answered = take_reports(control_, asker.caller, body);
   }
-  exchange->respond(response_of(answered));
+  exchange->respond(proven(asker, response_of(answered)));
 }
 
 void InstanceFace::poll_commands(const std::shared_ptr<http::Exchange>& exchange,
-                                 const control::InstanceCaller& caller) {
+                                 const Asker& asker) {
   const Result<std::int64_t> after = after_of(exchange->request());
   if (!after) {
-    return exchange->respond(response_of(after.error()));
+    return exchange->respond(proven(asker, response_of(after.error())));
   }
   // The exchange is shared with the poll in flight; a std::function must be copyable.
-  control_.commands(caller, *after, wire::kLongPoll, [this, exchange](Result<json> answered) {
-    answers_.post(
-        [exchange, answered = std::move(answered)] { exchange->respond(response_of(answered)); });
-  });
+  control_.commands(asker.caller, *after, wire::kLongPoll,
+                    [this, exchange, asker](Result<json> answered) {
+                      answers_.post([this, exchange, asker, answered = std::move(answered)] {
+                        exchange->respond(proven(asker, response_of(answered)));
+                      });
+                    });
 }
 
 }  // namespace trainyard::server

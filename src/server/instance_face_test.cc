@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "server/testing/fakes.h"
 
 namespace trainyard::server {
@@ -31,16 +32,162 @@ class InstanceFaceTest : public testing::Test {
     return answer;
   }
 
+  // A request of version 2 that is not proven yet.
+  static http::Request proving_request(const std::string& method, const std::string& call) {
+    const std::size_t question = call.find('?');
+    http::Request request =
+        request_of(method, "/yard/v1/" + call.substr(0, question),
+                   question == std::string::npos ? "" : call.substr(question + 1));
+    request.headers.set("Yard-Protocol", "2");
+    return request;
+  }
+  // Its claim, to the run that the test has heard of.
+  wire::Claim prove(http::Request& request, const std::string& body = "", int number = 1) const {
+    wire::Claim claim{.id = kInstanceId, .run = run_, .number = static_cast<std::uint64_t>(number)};
+    const std::string target = request.path + (request.query.empty() ? "" : "?" + request.query);
+    claim.proof = wire::prove_request(key_, claim,
+                                      {.method = request.method,
+                                       .target = target,
+                                       .epoch = request.headers.get("Yard-Epoch"),
+                                       .body = body});
+    request.headers.set("Authorization", wire::to_header(claim));
+    return claim;
+  }
+  std::shared_ptr<Answer> give(http::Request request, const std::string& body = "") {
+    auto answer = std::make_shared<Answer>();
+    const Route route = classify(request);
+    face_->handle(std::make_unique<FakeExchange>(std::move(request), body, answer), route);
+    return answer;
+  }
+  void learn_the_run() {
+    http::Request request = proving_request("GET", "assignment");
+    prove(request);
+    run_ = give(request)->header("Yard-Run");
+    ASSERT_EQ(run_.size(), 32U);
+  }
+  bool proves_itself(const Answer& answer, const wire::Claim& claim) const {
+    return answer.header("Yard-Proof") == wire::prove_answer(key_, claim.proof,
+                                                             {.status = answer.response.status,
+                                                              .run = answer.header("Yard-Run"),
+                                                              .body = answer.response.body});
+  }
+  // That it is refused in words that prove nothing to anybody.
+  void expect_denied(http::Request request, const std::string& body = "") {
+    const auto answer = give(std::move(request), body);
+    EXPECT_EQ(answer->response.status, 403);
+    EXPECT_EQ(answer->header("Yard-Proof"), "");
+    EXPECT_EQ(control_.heard.size(), 0U);
+  }
+
   std::string epoch_;
+  std::string run_;
+  const std::string key_ = wire::speaker_of(wire::make_token("root", kInstanceId))->key;
   FakeControl control_;
-  std::unique_ptr<InstanceFace> face_ = std::make_unique<InstanceFace>(control_);
+  SeededRandom random_{3};
+  std::unique_ptr<InstanceFace> face_ = std::make_unique<InstanceFace>(control_, random_);
 };
+
+TEST_F(InstanceFaceTest, ProvesItsAnswersToWhoProvesHisRequests) {
+  learn_the_run();
+  http::Request request = proving_request("POST", "reports");
+  request.headers.set("Yard-Epoch", "3");
+  const wire::Claim claim = prove(request, R"([{"seq":7}])");
+  const auto answer = give(request, R"([{"seq":7}])");
+  EXPECT_EQ(answer->json()["acknowledged"], 7);
+  EXPECT_EQ(control_.last_epoch, 3);
+  EXPECT_TRUE(proves_itself(*answer, claim));
+}
+
+TEST_F(InstanceFaceTest, ProvesALongPollsAnswer) {
+  learn_the_run();
+  http::Request request = proving_request("GET", "commands?after=4");
+  const wire::Claim claim = prove(request);
+  const auto answer = give(request);
+  control_.release_polls();
+  face_.reset();
+  EXPECT_EQ(answer->response.status, 503);
+  EXPECT_TRUE(proves_itself(*answer, claim));
+}
+
+TEST_F(InstanceFaceTest, DeniesAnAlteredRequest) {
+  learn_the_run();
+  http::Request body = proving_request("POST", "reports");
+  prove(body, "[]");
+  expect_denied(body, R"([{"seq":7}])");
+  http::Request path = proving_request("GET", "assignment");
+  prove(path);
+  path.path = "/yard/v1/credentials";
+  expect_denied(path);
+  http::Request query = proving_request("GET", "commands?after=1");
+  prove(query);
+  query.query = "after=2";
+  expect_denied(query);
+  http::Request method = proving_request("POST", "reports");
+  prove(method);
+  method.method = "GET";
+  expect_denied(method);
+  http::Request epoch = proving_request("GET", "credentials");
+  prove(epoch);
+  epoch.headers.set("Yard-Epoch", "2");
+  expect_denied(epoch);
+}
+
+TEST_F(InstanceFaceTest, DeniesAClaimWithAnotherNumberRunOrName) {
+  learn_the_run();
+  const auto altered = [&](auto change) {
+    http::Request request = proving_request("GET", "credentials");
+    wire::Claim claim = prove(request);
+    change(claim);
+    request.headers.set("Authorization", wire::to_header(claim));
+    expect_denied(request);
+  };
+  altered([](wire::Claim& claim) { claim.number = 2; });
+  altered([](wire::Claim& claim) { claim.run = std::string(32, '0'); });
+  altered([](wire::Claim& claim) { claim.id = std::string(32, '0'); });
+  altered([](wire::Claim& claim) { claim.proof = std::string(64, '0'); });
+}
+
+// What was said to somebody else at the server's address opens nothing later.
+TEST_F(InstanceFaceTest, HearsNoRequestTwiceAndNoneOfAnEarlierRun) {
+  learn_the_run();
+  http::Request request = proving_request("GET", "credentials");
+  const wire::Claim claim = prove(request);
+  EXPECT_EQ(give(request)->response.status, 200);
+  const auto again = give(request);
+  EXPECT_EQ(again->response.status, 401);
+  EXPECT_EQ(again->json()["subject"], "number");
+  EXPECT_TRUE(proves_itself(*again, claim));
+  face_ = std::make_unique<InstanceFace>(control_, random_);
+  control_.heard.clear();
+  const auto later = give(request);
+  EXPECT_EQ(later->response.status, 401);
+  EXPECT_EQ(later->json()["subject"], "run");
+  EXPECT_TRUE(proves_itself(*later, claim));
+  EXPECT_NE(later->header("Yard-Run"), run_);
+}
+
+// It would believe nothing else.
+TEST_F(InstanceFaceTest, TellsAForgottenInstanceThatItIsOverAndProvesIt) {
+  learn_the_run();
+  control_.has_forgotten = true;
+  http::Request request = proving_request("POST", "reports");
+  const wire::Claim claim = prove(request, "[]");
+  const auto answer = give(request, "[]");
+  EXPECT_EQ(answer->response.status, 403);
+  EXPECT_TRUE(proves_itself(*answer, claim));
+}
+
+TEST_F(InstanceFaceTest, TakesNoBearerTokenInVersion2) {
+  http::Request request = proving_request("GET", "assignment");
+  request.headers.set("Authorization", "Bearer good");
+  expect_denied(request);
+}
 
 TEST_F(InstanceFaceTest, GivesAssignmentAndCredentialsForAToken) {
   const auto assignment = send("GET", "assignment");
   EXPECT_EQ(assignment->response.status, 200);
   EXPECT_EQ(assignment->json()["host"], "algo-1");
-  EXPECT_EQ(assignment->header("Yard-Protocol"), "1");
+  EXPECT_EQ(assignment->header("Yard-Protocol"), "2");
   EXPECT_EQ(send("GET", "credentials")->json()["access_key_id"], "ASIA");
 }
 

@@ -29,7 +29,9 @@ std::string_view version() {
 }
 
 Router::Router(control::Control& control, store::S3Service& s3, Clock& clock, Random& random)
-    : s3_(s3, key_lookup(control), clock), api_(control, clock, random), instances_(control) {}
+    : s3_(s3, key_lookup(control), clock),
+      api_(control, clock, random),
+      instances_(control, random) {}
 
 void Router::handle(std::unique_ptr<http::Exchange> exchange) {
   const Route route = classify(exchange->request());

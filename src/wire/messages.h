@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server and an instance say to each other: JSON over HTTP under /yard/v1/, one bearer
-// token per instance and attempt. The instance pulls (assignment, commands by long poll) and
-// reports; the server never connects to it. Reports carry sequence numbers and may arrive twice;
-// whoever receives drops what it has seen. docs/wire.md has the protocol page.
+// What the server and an instance say to each other: JSON over HTTP under /yard/v1/. Each side
+// proves with every message that it knows the instance's token (proof.h). The instance pulls
+// (assignment, commands by long poll) and reports; the server never connects to it. Reports carry
+// sequence numbers and may arrive twice; whoever receives drops what it has seen. docs/wire.md has
+// the protocol page.
 //
 //   GET  /yard/v1/assignment              -> Assignment        once, at start
 //   GET  /yard/v1/commands?after=<seq>    -> [Command...]      long poll, up to kLongPoll
@@ -27,7 +28,9 @@ namespace trainyard::wire {
 
 // Version N of the server serves instances of N and N-1; anything else is refused on both sides
 // with both versions named. Sent as the header Yard-Protocol.
-inline constexpr int kProtocolVersion = 1;
+// Version 1 sent the token itself and proved no answer.
+inline constexpr int kProtocolVersion = 2;
+inline constexpr int kBearerVersion = 1;
 inline constexpr std::string_view kProtocolHeader = "Yard-Protocol";
 // The attempt that a call of an instance belongs to; on every call but that for the assignment. A
 // call of an older attempt than the job's is answered with kRestart, its reports are dropped.

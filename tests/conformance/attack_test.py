@@ -444,10 +444,12 @@ def test_the_protocol_of_instances_wants_a_token_of_theirs(server):
     for path in ("assignment", "credentials", "reports", "commands", "ready", "../credentials", "..%2f..%2fcredentials"):
         for token in (None, "", "x", key, secret, "' OR 1=1 --", "A" * 10_000):
             for method in ("GET", "POST"):
-                headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-                status, body = send(server, method, f"/yard/v1/{path}", headers, b"{}" if method == "POST" else b"")
-                assert status in (400, 403, 404, 405), (path, token, status, body)
-                assert secret.encode() not in body
+                proof = f"Yard-HMAC-SHA256 Id={'0' * 32}, Run=, Number=1, Proof={(token or '')[:64]:0>64}"
+                for version, claim in (("1", f"Bearer {token}"), ("2", proof), ("2", f"Bearer {token}"), ("3", proof)):
+                    headers = {} if token is None else {"Authorization": claim, "Yard-Protocol": version}
+                    status, body = send(server, method, f"/yard/v1/{path}", headers, b"{}" if method == "POST" else b"")
+                    assert status in (400, 403, 404, 405), (path, version, claim, status, body)
+                    assert secret.encode() not in body
 
 
 def test_no_secret_is_in_a_log_or_an_answer(server, store):

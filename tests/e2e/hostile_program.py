@@ -403,8 +403,11 @@ for path in ("assignment", "credentials", "reports", "commands"):
     @attempt(f"the instances' protocol, {path}, without their token")
     def _():
         mine = keys()
-        for token in ("", "x", mine["Token"], mine["SecretAccessKey"], own.rsplit("/", 1)[-1]):
-            status, body = fetch(f"{server}/yard/v1/{path}", {"Authorization": f"Bearer {token}"}, b"{}" if path == "reports" else None)
+        claims = [("1", f"Bearer {token}") for token in ("", "x", mine["Token"], mine["SecretAccessKey"], own.rsplit("/", 1)[-1])]
+        claims += [("2", f"Yard-HMAC-SHA256 Id={'0' * 32}, Run=, Number=1, Proof={proof * 64}") for proof in ("", "0")]
+        for version, claim in claims:
+            headers = {"Authorization": claim, "Yard-Protocol": version}
+            status, body = fetch(f"{server}/yard/v1/{path}", headers, b"{}" if path == "reports" else None)
             if status == 200:
                 return body
         return None

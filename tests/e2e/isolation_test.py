@@ -9,7 +9,8 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import jobs_on, wait_for
+from false_server import outlives_a_false_server
 
 pytestmark = pytest.mark.root
 
@@ -154,3 +155,8 @@ def test_nothing_that_was_written_down_holds_a_secret(server, jobs, attack):
         assert b"Bearer " not in content and b"SecretAccessKey" not in content, path
     for path in server.home.glob("run/**/token"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_whoever_takes_the_servers_address_learns_nothing_and_is_not_believed(tmp_path):
+    with jobs_on(tmp_path) as jobs:
+        outlives_a_false_server(jobs)

@@ -13,11 +13,11 @@
 #include "control/decide/source_check.h"
 #include "control/run/leftovers.h"
 #include "control/run/reconciler.h"
+#include "wire/proof.h"
 
 namespace trainyard::control {
 namespace {
 
-constexpr std::size_t kTokenBytes = 32;
 constexpr int kReleaseAttempts = 3;
 
 Result<void> release_gang(Engine& engine, const GangId& id) {
@@ -47,7 +47,8 @@ Result<void> merge_all(s3::ObjectStore& objects, const std::vector<Merge>& merge
 // The named hosts get new tokens; the others keep what they have, under the new epoch.
 void Reconciler::prepare_start(Active& active, const StartGang& start, Effect& effect) {
   for (const std::string& host : start.hosts) {
-    const std::string token = around_.outside.random.hex(kTokenBytes);
+    const std::string token =
+        around_.identity.instance_token(around_.outside.random.hex(wire::kTokenIdBytes));
     effect.instances.push_back({.host = host, .token = token, .epoch = active.job.epoch});
     active.token_hashes[host] = sha256_hex(token);
     active.commands.erase(host);

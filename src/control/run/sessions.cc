@@ -86,14 +86,22 @@ void learn(const wire::Report& report, InstanceFacts& facts) {
 void Sessions::open(const std::string& job, const std::vector<Opening>& openings) {
   {
     const MutexLock lock(mutex_);
-    std::erase_if(sessions_, [&](const auto& item) { return item.second.key.job == job; });
+    std::map<std::string, wire::HeardNumbers> heard;
+    std::erase_if(sessions_, [&](const auto& item) {
+      const bool is_over = item.second.key.job == job;
+      if (is_over) {
+        heard[item.first] = item.second.numbers;
+      }
+      return is_over;
+    });
     for (const Opening& opening : openings) {
       sessions_[opening.row.token_hash] = {.key = opening.row.key,
                                            .assignment = wire::to_json(opening.assignment),
                                            .log_stream = opening.assignment.log_stream,
                                            .facts = opening.row.facts,
                                            .acknowledged = opening.row.acknowledged,
-                                           .commands = opening.row.commands};
+                                           .commands = opening.row.commands,
+                                           .numbers = heard[opening.row.token_hash]};
     }
   }
   answer_polls();
@@ -178,6 +186,18 @@ Result<Sessions::Session*> Sessions::session_of(const std::string& token_hash,
     return denied();  // of an attempt that never was
   }
   return &found->second;
+}
+
+Result<void> Sessions::hear(const InstanceCaller& caller, std::uint64_t number) {
+  const std::string hash = sha256_hex(caller.token);
+  const MutexLock lock(mutex_);
+  YARD_TRY(Session * session, session_of(hash, std::nullopt));
+  if (!session->numbers.hear(number)) {
+    return Error{.code = Code::kConflict,
+                 .message = fmt::format("request {} of this instance was here before", number),
+                 .subject = "number"};
+  }
+  return {};
 }
 
 Result<InstanceKey> Sessions::find(const InstanceCaller& caller) {

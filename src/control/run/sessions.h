@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instances that may speak, one session each: who a bearer token is, its assignment, the
+// The instances that may speak, one session each: who a token is, its assignment, the
 // commands it is to get and the reports it has sent. HTTP threads bring tokens; the reconciler
 // opens and closes sessions and hands in commands; facts go on as News. What an instance is told is
 // acknowledged is stored: its lines in the log, its facts in the database. What is said in the name
@@ -20,6 +20,7 @@
 #include "control/logs/log_store.h"
 #include "control/tables/database.h"
 #include "control/tables/job_table.h"
+#include "wire/heard_numbers.h"
 #include "wire/messages.h"
 
 namespace trainyard::control {
@@ -59,6 +60,8 @@ class Sessions {
   // Answers all polls (kUnavailable) and all later calls; used once, before destruction.
   void shut();
 
+  // kDenied for a token that is unknown, kConflict for a number that it has used.
+  Result<void> hear(const InstanceCaller& caller, std::uint64_t number);
   // kDenied for a token that is unknown, kConflict for an older attempt.
   Result<InstanceKey> find(const InstanceCaller& caller);
   Result<nlohmann::json> assignment(const InstanceCaller& caller);
@@ -74,7 +77,8 @@ class Sessions {
     InstanceFacts facts;
     std::int64_t acknowledged = 0;
     std::vector<wire::Command> commands;
-    bool is_storing = false;  // one thread is between reading the facts and writing them
+    bool is_storing = false;          // one thread is between reading the facts and writing them
+    wire::HeardNumbers numbers = {};  // kept over attempts, as the token is
   };
   struct Poll {
     std::string token_hash;

@@ -133,7 +133,9 @@ void Inbox::poll_commands(const std::stop_token& stop) {
       push(Denied{});
       return;
     }
-    log_warning("no commands: " + commands.error().message);
+    if (!is_unproven(commands.error())) {
+      log_warning("no commands: " + commands.error().message);
+    }
     pause(stop, retry);
     retry = std::min(retry * 2, kLastRetry);
   }

@@ -170,7 +170,7 @@ bool Reporter::send(const std::stop_token& stop) {
   denied_ = acknowledged.error().code == Code::kDenied;
   if (denied_) {
     changed_.notify_all();
-  } else if (!stop.stop_requested()) {
+  } else if (!stop.stop_requested() && !is_unproven(acknowledged.error())) {
     log_warning("report not sent: " + acknowledged.error().message);
   }
   return false;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "instance/link/credentials_server.h"
+#include "instance/testing/proving.h"
 
 namespace trainyard::instance {
 namespace {
@@ -27,23 +28,30 @@ class KeyServer final : public http::Client {
  public:
   KeyServer(Clock& clock, Duration life) : clock_(clock), life_(life) {}
 
-  Result<http::Response> send(const http::ClientRequest&) override {
-    ++asked;
-    if (status != 200) {
-      return http::Response{.status = status, .headers = {}, .body = {}};
-    }
-    const wire::Credentials keys{.role_arn = "arn:role",
-                                 .access_key_id = "KEY" + std::to_string(asked),
-                                 .secret_access_key = "secret",
-                                 .session_token = "token",
-                                 .expires = clock_.now() + life_};
-    return http::Response{.status = 200, .headers = {}, .body = wire::to_json(keys).dump()};
+  Result<http::Response> send(const http::ClientRequest& request) override {
+    const std::string target = request.url.substr(std::string_view("http://server").size());
+    YARD_TRY(const wire::Claim claim,
+             proven_claim(request.method, target, request.headers, request.body));
+    return proven_answer(claim, answer());
   }
 
   int asked = 0;
   int status = 200;
 
  private:
+  http::Response answer() {
+    ++asked;
+    if (status != 200) {
+      return {.status = status, .headers = {}, .body = {}};
+    }
+    const wire::Credentials keys{.role_arn = "arn:role",
+                                 .access_key_id = "KEY" + std::to_string(asked),
+                                 .secret_access_key = "secret",
+                                 .session_token = "token",
+                                 .expires = clock_.now() + life_};
+    return {.status = 200, .headers = {}, .body = wire::to_json(keys).dump()};
+  }
+
   Clock& clock_;
   Duration life_;
 };
@@ -51,7 +59,7 @@ class KeyServer final : public http::Client {
 struct RoleCredentialsTest : testing::Test {
   ManualClock clock;
   KeyServer server{clock, minutes(60)};
-  ServerLink link{server, "http://server", "token"};
+  ServerLink link{server, "http://server", test_speaker()};
   RoleCredentials credentials{link, clock};
 };
 
@@ -67,7 +75,7 @@ TEST_F(RoleCredentialsTest, AreFetchedOnceAndRenewedBeforeTheyExpire) {
 TEST(RoleCredentials, AreRenewedAfterHalfOfAShortLife) {
   ManualClock clock;
   KeyServer server(clock, seconds(60));
-  ServerLink link(server, "http://server", "token");
+  ServerLink link(server, "http://server", test_speaker());
   RoleCredentials credentials(link, clock);
   EXPECT_EQ(credentials.get()->access_key_id, "KEY1");
   clock.pass(seconds(29));

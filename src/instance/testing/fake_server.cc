@@ -8,6 +8,7 @@
 
 #include "base/encoding.h"
 #include "base/text.h"
+#include "instance/testing/proving.h"
 
 namespace trainyard::instance {
 
@@ -162,58 +163,68 @@ void FakeServer::handle(std::unique_ptr<http::Exchange> exchange) {
   }
 }
 
+// Proves every answer to who has proved his request, as the server does.
 void FakeServer::protocol(http::Exchange& exchange) {
-  const Result<std::string> body = exchange.read_all(std::size_t{16} << 20);
+  const std::string body = exchange.read_all(std::size_t{16} << 20).value_or("[]");
   const http::Request& request = exchange.request();
+  const std::string target = request.path + (request.query.empty() ? "" : "?" + request.query);
+  const Result<wire::Claim> claim = proven_claim(request.method, target, request.headers, body);
+  if (!claim) {
+    ADD_FAILURE() << "no proof in " << request.method << " " << target;
+    return exchange.respond(answer(403));
+  }
+  exchange.respond(proven_answer(*claim, answer_to(request, body)));
+}
+
+http::Response FakeServer::answer_to(const http::Request& request, const std::string& body) {
   {
     const MutexLock lock(mutex_);
-    if (deny_ || request.headers.get("Authorization") != "Bearer the-token") {
-      return exchange.respond(answer(403));
+    if (deny_) {
+      return answer(403);
     }
     if (away_) {
       ++refused_;
       changed_.notify_all();
-      return exchange.respond(answer(503));
+      return answer(503);
     }
   }
   const Result<std::int64_t> epoch = parse_int(request.headers.get(wire::kEpochHeader));
   if (request.path != "/yard/v1/assignment" && (!epoch || *epoch != assignment_.epoch)) {
     EXPECT_TRUE(epoch) << "no epoch in " << request.path;
-    answer_old(exchange, body ? *body : "[]");
-  } else if (request.path == "/yard/v1/assignment") {
-    {
-      const MutexLock lock(mutex_);
-      assigned_at_ = clock_.now();
-    }
-    exchange.respond(answer(200, wire::to_json(assignment_).dump()));
-  } else if (request.path == "/yard/v1/credentials") {
-    exchange.respond(answer(200, wire::to_json(credentials).dump()));
-  } else if (request.path == "/yard/v1/commands") {
-    exchange.respond(answer(200, wait_for_commands(*parse_int(query_value(request, "after")))));
-  } else {
-    exchange.respond(answer(200, take_reports(body ? *body : "[]")));
+    return answer_to_old(request, body);
   }
+  if (request.path == "/yard/v1/assignment") {
+    const MutexLock lock(mutex_);
+    assigned_at_ = clock_.now();
+    return answer(200, wire::to_json(assignment_).dump());
+  }
+  if (request.path == "/yard/v1/credentials") {
+    return answer(200, wire::to_json(credentials).dump());
+  }
+  if (request.path == "/yard/v1/commands") {
+    return answer(200, wait_for_commands(*parse_int(query_value(request, "after"))));
+  }
+  return answer(200, take_reports(body));
 }
 
-void FakeServer::answer_old(http::Exchange& exchange, const std::string& body) {
-  const http::Request& request = exchange.request();
+http::Response FakeServer::answer_to_old(const http::Request& request, const std::string& body) {
   const MutexLock lock(mutex_);
   if (request.path == "/yard/v1/commands") {
     ++restarts_;
     changed_.notify_all();
     const std::int64_t seq = *parse_int(query_value(request, "after")) + 1;
     const wire::Command restart{.seq = seq, .kind = wire::Command::Kind::kRestart};
-    return exchange.respond(answer(200, json::array({wire::to_json(restart)}).dump()));
+    return answer(200, json::array({wire::to_json(restart)}).dump());
   }
   if (request.path == "/yard/v1/credentials") {
-    return exchange.respond(answer(409));
+    return answer(409);
   }
   std::int64_t highest = 0;
   for (const json& item : json::parse(body)) {
     highest = std::max(highest, wire::report_from_json(item)->seq);
     dropped_ += highest > 0 ? 1 : 0;
   }
-  exchange.respond(answer(200, json{{"acknowledged", highest}}.dump()));
+  return answer(200, json{{"acknowledged", highest}}.dump());
 }
 
 std::string FakeServer::take_reports(const std::string& body) {

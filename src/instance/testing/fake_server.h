@@ -62,7 +62,8 @@ class FakeServer {
   void handle(std::unique_ptr<http::Exchange> exchange);
   void protocol(http::Exchange& exchange);
   std::string take_reports(const std::string& body);
-  void answer_old(http::Exchange& exchange, const std::string& body);
+  http::Response answer_to(const http::Request& request, const std::string& body);
+  http::Response answer_to_old(const http::Request& request, const std::string& body);
   std::string wait_for_commands(std::int64_t after);
   void objects(http::Exchange& exchange);
   void list(http::Exchange& exchange, const std::string& bucket);

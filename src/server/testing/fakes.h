@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +19,12 @@
 #include "control/control.h"
 #include "http/server.h"
 #include "http/sigv4.h"
+#include "wire/proof.h"
 
 namespace trainyard::server {
 
 inline constexpr const char* kKeyId = "AKIDEXAMPLEKEY000001";
+inline constexpr const char* kInstanceId = "0123456789abcdef0123456789abcdef";
 inline constexpr const char* kSecret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
 class FixedClock final : public Clock {
@@ -81,7 +84,8 @@ class FakeExchange final : public http::Exchange {
   std::shared_ptr<Answer> answer_;
 };
 
-// Knows one key and one instance token ("good"); answers what it is told to.
+// Knows one key, one instance of version 1 (token "good") and the one whose token's id is
+// kInstanceId; answers what it is told to.
 class FakeControl final : public control::Control {
  public:
   Result<nlohmann::json> call(std::string_view service, std::string_view operation,
@@ -100,6 +104,13 @@ class FakeControl final : public control::Control {
             .arn = "arn:aws:iam::123456789012:user/admin",
             .user_id = "AIDAEXAMPLE"};
   }
+  std::string instance_token(std::string_view id) override { return wire::make_token("root", id); }
+  Result<void> hear(const control::InstanceCaller& caller, std::uint64_t number) override {
+    YARD_TRY(for_caller(caller, {}));
+    return heard.insert(number).second
+               ? Result<void>()
+               : Error{Code::kConflict, "the number was here before", "number"};
+  }
   Result<nlohmann::json> assignment(const control::InstanceCaller& caller) override {
     return for_caller(caller, {{"host", "algo-1"}});
   }
@@ -114,7 +125,7 @@ class FakeControl final : public control::Control {
   void commands(const control::InstanceCaller& caller, std::int64_t after,
                 std::chrono::milliseconds,
                 std::function<void(Result<nlohmann::json>)> then) override {
-    if (caller.token != "good") {
+    if (!is_known(caller)) {
       return then(for_caller(caller, {}));
     }
     last_epoch = caller.epoch;
@@ -133,11 +144,17 @@ class FakeControl final : public control::Control {
   control::Caller last_caller;
   std::int64_t last_after = -1;
   std::optional<int> last_epoch = {};
+  std::set<std::uint64_t> heard;
+  bool has_forgotten = false;  // all instances
   std::function<void(Result<nlohmann::json>)> pending;
 
  private:
+  bool is_known(const control::InstanceCaller& caller) const {
+    return !has_forgotten &&
+           (caller.token == "good" || caller.token == wire::make_token("root", kInstanceId));
+  }
   Result<nlohmann::json> for_caller(const control::InstanceCaller& caller, nlohmann::json value) {
-    if (caller.token != "good") {
+    if (!is_known(caller)) {
       return Error{Code::kDenied, "the token is not known", "token"};
     }
     last_epoch = caller.epoch;
