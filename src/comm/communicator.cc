@@ -27,6 +27,12 @@ Result<Checked> check_all(Operation& operation, const World& world) {
   return checked;
 }
 
+Limits limits_of(const Transport& transport) {
+  return {.max_message = transport.max_message(),
+          .room = transport.room(),
+          .message_cost = Transport::kMessageCost};
+}
+
 }  // namespace
 
 // The queue and the sends end first, then the parts.
@@ -39,6 +45,7 @@ struct Communicator::State {
                      .board = parts.board.get(),
                      .world = parts.world,
                      .choices = parts.choices,
+                     .limits = parts.limits.value_or(limits_of(*parts.collectives)),
                      .name = parts.name,
                      .timeout = parts.timeout}),
         point_to_point(*parts.point_to_point, *parts.fault, *parts.point_to_point_recorder,

@@ -78,7 +78,8 @@ struct CommunicatorOptions {
   // Instead of what this machine says of itself: ranks that give the same share memory. For trials
   // of several hosts on one machine.
   std::string host;
-  std::vector<std::string> transports;  // "shm", "tcp", "ofi": allowed ones; empty: shm and tcp
+  std::vector<std::string> transports;  // "shm", "tcp": allowed ones; empty: both
+  std::string table;  // of choices (schedule/choose.h), of rank 0; empty: the default one
 };
 
 class Communicator {

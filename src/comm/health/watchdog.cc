@@ -24,6 +24,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+constexpr milliseconds kLastWords{1000};  // until the others have read them
+
 using HeapName = std::pair<std::int32_t, std::uint64_t>;  // owner, id
 
 Fields fault_message(const Error& error) {
@@ -70,6 +72,7 @@ struct Watchdog::State {
   std::map<HeapName, std::set<std::int32_t>> unmapped;  // leader: who has not mapped it yet
   steady_clock::time_point next_beat = steady_clock::now();
   std::optional<steady_clock::time_point> left_at;
+  std::optional<steady_clock::time_point> closing_at;
   std::jthread thread;
 
   State(WatchdogParts given, Fault& raised) : parts(std::move(given)), fault(raised) {}
@@ -86,6 +89,7 @@ struct Watchdog::State {
   void take_heap(std::int32_t peer, ControlMessage& message);
   void take_mapped(std::int32_t peer, const HeapName& heap);
   void forward_unmap(std::int32_t peer, const HeapName& heap);
+  void say_goodbye();
   bool may_end();
   void raise(const Error& error) { fault.raise(error); }
   const Member& member(std::int32_t rank) const {
@@ -107,27 +111,48 @@ void Watchdog::State::run() {
   }
 }
 
+void Watchdog::State::say_goodbye() {
+  left_at = steady_clock::now();
+  send_shares();
+  beat();
+  for (const auto& [peer, link] : parts.down) {
+    link->send({"bye"});
+  }
+  if (parts.up != nullptr) {
+    parts.up->send({"bye"});
+  }
+}
+
 // A rank that leaves waits, as a leader, for those below it; not for ever, and not after a fault.
+// Then it waits, shortly, until the others have heard its last words.
 bool Watchdog::State::may_end() {
   if (!is_leaving) {
     return false;
   }
+  send_fault();
   if (!left_at) {
-    left_at = steady_clock::now();
-    send_shares();
-    beat();
-    for (const auto& [peer, link] : parts.down) {
-      link->send({"bye"});
-    }
-    if (parts.up != nullptr) {
-      parts.up->send({"bye"});
-    }
+    say_goodbye();
   }
-  const bool is_sent =
-      std::ranges::none_of(parts.down, [](const auto& one) { return one.second->has_unsent(); }) &&
-      (parts.up == nullptr || !parts.up->has_unsent());
+  const auto now = steady_clock::now();
   const bool is_needed = !parts.down.empty() && !fault.is_raised();
-  return (is_sent && !is_needed) || steady_clock::now() > *left_at + kLinger;
+  if (!closing_at && (!is_needed || now > *left_at + kLinger)) {
+    closing_at = now;
+  }
+  if (!closing_at) {
+    return false;
+  }
+  const auto close = [](ControlLink& link) {
+    if (!link.has_unsent()) {
+      link.finish();
+    }
+  };
+  for (const auto& [peer, link] : parts.down) {
+    close(*link);
+  }
+  if (parts.up != nullptr) {
+    close(*parts.up);
+  }
+  return (parts.down.empty() && parts.up == nullptr) || now > *closing_at + kLastWords;
 }
 
 void Watchdog::State::poll_once() {
@@ -145,7 +170,8 @@ void Watchdog::State::poll_once() {
   if (parts.up != nullptr) {
     add(is_leader ? 0 : parts.hosts.leader_of(parts.rank), *parts.up);
   }
-  const auto left = std::chrono::duration_cast<milliseconds>(next_beat - steady_clock::now());
+  const auto end = closing_at ? std::min(next_beat, *closing_at + kLastWords) : next_beat;
+  const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
   ::poll(entries.data(), entries.size(),
          static_cast<int>(std::clamp(left, milliseconds(0), kBeat).count()));
   eventfd_t drained = 0;
@@ -191,7 +217,7 @@ void Watchdog::State::lost(std::int32_t peer, const Error& error) {
   const bool has_left = is_up            ? up_has_left
                         : is_local(peer) ? parts.progress_of(peer).has_left
                                          : remote[peer].has_left;
-  if (has_left || fault.is_raised()) {
+  if (has_left || closing_at || fault.is_raised()) {
     return;
   }
   std::string what = describe(member(peer));
@@ -381,21 +407,29 @@ Watchdog::Watchdog(WatchdogParts parts, Fault& fault)
   State* state = state_.get();
   state->wake = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   state->is_leader = state->parts.hosts.leader_of(state->parts.rank) == state->parts.rank;
-  fault.on_raise([state](const Error&) {
-    state->must_spread = true;
-    ::eventfd_write(state->wake.get(), 1);
-    if (state->parts.wake_waiting) {
-      state->parts.wake_waiting();
-    }
-  });
+}
+
+void Watchdog::start() {
+  State* state = state_.get();
   state->thread = start_thread(fmt::format("comm-watch-{}", state->parts.rank),
                                [state](const std::stop_token&) { state->run(); });
 }
 
 Watchdog::~Watchdog() {
+  leave();
+}
+
+void Watchdog::leave() {
   state_->is_leaving = true;
   ::eventfd_write(state_->wake.get(), 1);
-  state_->thread.join();
+  if (state_->thread.joinable()) {
+    state_->thread.join();
+  }
+}
+
+void Watchdog::spread() {
+  state_->must_spread = true;
+  ::eventfd_write(state_->wake.get(), 1);
 }
 
 Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd) {

@@ -38,17 +38,20 @@ struct WatchdogParts {
   std::function<RankProgress(std::int32_t rank)> progress_of;  // ranks of this host
   std::function<Result<void>(std::int32_t owner, std::uint64_t id, std::uint64_t bytes, Fd fd)> map;
   std::function<void(std::int32_t owner, std::uint64_t id)> unmap;
-  // Called once, on the thread that raised the fault: wakes those who wait for messages. May be
-  // empty.
-  std::function<void()> wake_waiting;
 };
 
 class Watchdog {
  public:
-  // Listens to `fault`, which must outlive it, and passes on what is raised there.
+  // `fault` must outlive it. Who raises faults elsewhere calls spread().
   Watchdog(WatchdogParts parts, Fault& fault);
-  // Tells that this rank leaves. A leader stays, up to kLinger, for those who have not left.
-  ~Watchdog();
+  ~Watchdog();  // leaves
+
+  void start();
+  // Tells that this rank leaves, and ends the thread. A leader stays, up to kLinger, for those who
+  // have not left.
+  void leave();
+  // Passes on the fault that was raised. From any thread, returns at once.
+  void spread();
 
   // Returns when all ranks of this host have mapped the buffer; kUnavailable after a fault.
   Result<void> share(std::uint64_t id, std::uint64_t bytes, int fd);

@@ -79,6 +79,8 @@ class WatchdogTest : public ::testing::Test {
         continue;
       }
       one.watchdog = std::make_unique<Watchdog>(std::move(parts[i]), one.fault);
+      one.fault.on_raise([&one](const Error&) { one.watchdog->spread(); });
+      one.watchdog->start();
     }
   }
 

@@ -66,6 +66,10 @@ void ControlLink::flush() {
   }
 }
 
+void ControlLink::finish() {
+  ::shutdown(fd_.get(), SHUT_WR);
+}
+
 Result<bool> ControlLink::read_some() {
   std::array<char, 16384> buffer;
   iovec part{.iov_base = buffer.data(), .iov_len = buffer.size()};

@@ -25,12 +25,17 @@ class ControlLink {
   explicit ControlLink(Fd fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
+  // The connection itself, for another protocol; nothing may have arrived after the last message.
+  Fd take_fd() { return std::move(fd_); }
   bool has_unsent() const { return !unsent_.empty(); }
 
   // Queues a message and sends what the connection takes; errors show when receiving. With `passed`
   // (not owned; a duplicate travels) only on a local socket.
   void send(const Fields& fields, int passed = -1);
   void flush();
+  // Says that nothing more comes from this side. The other one's last words can still be read, and
+  // are: closing with unread words would take back what was sent.
+  void finish();
 
   // Everything that has arrived. An error is the end: kUnavailable when the other side has closed
   // or is unreachable; what came before it is in `out`.

@@ -34,7 +34,7 @@ class Joining {
   Joining(const Joining&) = delete;
   Joining& operator=(const Joining&) = delete;
 
-  Result<Joined> run(const std::function<Result<Fd>(std::int32_t)>& make_segment);
+  Result<Joined> run(const MakeSegments& make_segments, const std::string& settings);
 
  private:
   bool leads() const { return joined_.hosts.leader_of(options_.rank) == options_.rank; }
@@ -287,29 +287,38 @@ Result<void> Joining::gather_below() {
   return {};
 }
 
-// What comes down from rank 0: that all are there, and on a host its shared memory.
+// What comes down from rank 0: that all are there; and on a host its shared memory.
 Result<void> Joining::hear_that_all_are_there() {
-  if (joined_.up == nullptr) {
-    return {};
+  const std::int32_t above = leads() ? 0 : joined_.hosts.leader_of(options_.rank);
+  const auto next = [&]() -> Result<ControlMessage> {
+    auto word = joined_.up->wait(left());
+    if (!word) {
+      return word.error().in(
+          fmt::format("joining the world \"{}\" by {}", options_.name,
+                      describe(joined_.members[static_cast<std::size_t>(above)])));
+    }
+    return word;
+  };
+  YARD_TRY(const ControlMessage welcome, next());
+  if (welcome.fields.size() != 3 || welcome.fields[0] != "welcome") {
+    return Error{Code::kCorrupt, "the world's leader sent no welcome"};
   }
-  auto word = joined_.up->wait(left());
-  if (!word) {
-    const std::int32_t above = leads() ? 0 : joined_.hosts.leader_of(options_.rank);
-    return word.error().in(fmt::format("joining the world \"{}\" by {}", options_.name,
-                                       describe(joined_.members[static_cast<std::size_t>(above)])));
-  }
-  if (!leads()) {
-    joined_.segment = std::move(word->fd);
+  joined_.settings = welcome.fields[1];
+  YARD_TRY(const std::int64_t segments, parse_int(welcome.fields[2]));
+  for (std::int64_t i = 0; i < segments && !leads(); ++i) {
+    YARD_TRY(ControlMessage segment, next());
+    joined_.segments.push_back(std::move(segment.fd));
   }
   return {};
 }
 
 void Joining::tell_below() {
   for (const auto& [rank, link] : joined_.down) {
-    if (std::ranges::find(local_ranks(), rank) != local_ranks().end()) {
-      link->send({"welcome+fd"}, joined_.segment.get());
-    } else {
-      link->send({"welcome"});
+    const bool is_local = std::ranges::find(local_ranks(), rank) != local_ranks().end();
+    const std::size_t segments = is_local ? joined_.segments.size() : 0;
+    link->send({"welcome", joined_.settings, std::to_string(segments)});
+    for (std::size_t i = 0; i < segments; ++i) {
+      link->send({"segment+fd"}, joined_.segments[i].get());
     }
   }
 }
@@ -330,19 +339,22 @@ Result<void> Joining::read_addresses() {
   return {};
 }
 
-Result<Joined> Joining::run(const std::function<Result<Fd>(std::int32_t)>& make_segment) {
+Result<Joined> Joining::run(const MakeSegments& make_segments, const std::string& settings) {
   YARD_TRY(introduce());
   YARD_TRY(meet_all());
   const bool are_apart = joined_.hosts.ranks.size() > 1;
   if (are_apart) {
     YARD_TRY(publish_addresses());
   }
-  if (leads() && local_ranks().size() > 1) {
-    YARD_TRY(joined_.segment, make_segment(static_cast<std::int32_t>(local_ranks().size())));
+  if (leads() && (local_ranks().size() > 1 || options_.size == 1)) {
+    YARD_TRY(joined_.segments, make_segments(static_cast<std::int32_t>(local_ranks().size())));
   }
   YARD_TRY(gather_below());
   YARD_TRY(connect_up());
-  YARD_TRY(hear_that_all_are_there());
+  joined_.settings = settings;
+  if (joined_.up != nullptr) {
+    YARD_TRY(hear_that_all_are_there());
+  }
   tell_below();
   if (are_apart) {
     YARD_TRY(read_addresses());
@@ -362,9 +374,49 @@ Result<void> check(const CommunicatorOptions& options) {
 }  // namespace
 
 Result<Joined> join(const CommunicatorOptions& options, RendezvousStore& store,
-                    const std::function<Result<Fd>(std::int32_t)>& make_segment) {
+                    const MakeSegments& make_segments, const std::string& settings) {
   YARD_TRY(check(options));
-  return Joining(options, store).run(make_segment);
+  return Joining(options, store).run(make_segments, settings);
+}
+
+Result<std::vector<std::uint64_t>> meet(Joined& joined, const CommunicatorOptions& options,
+                                        std::vector<std::uint64_t> values) {
+  const auto end = steady_clock::now() + options.join_timeout;
+  const auto hear = [&](ControlLink& link, std::int32_t from) -> Result<void> {
+    const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
+    const auto word = link.wait(std::max(milliseconds(0), left));
+    if (!word) {
+      const Member& member = joined.members[static_cast<std::size_t>(from)];
+      return word.error().in(fmt::format("meeting {}", describe(member)));
+    }
+    if (word->fields.size() != values.size() + 1) {
+      return Error{Code::kCorrupt, "a rank met the others with other words than expected"};
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      YARD_TRY(const std::int64_t value, parse_int(word->fields[i + 1]));
+      values[i] = std::min(values[i], static_cast<std::uint64_t>(value));
+    }
+    return {};
+  };
+  const auto words = [&](const char* verb) {
+    Fields fields = {verb};
+    for (const std::uint64_t value : values) {
+      fields.push_back(std::to_string(value));
+    }
+    return fields;
+  };
+  for (const auto& [rank, link] : joined.down) {
+    YARD_TRY(hear(*link, rank));
+  }
+  if (joined.up != nullptr) {
+    const std::int32_t leader = joined.hosts.leader_of(options.rank);
+    joined.up->send(words("ready"));
+    YARD_TRY(hear(*joined.up, leader == options.rank ? 0 : leader));
+  }
+  for (const auto& [rank, link] : joined.down) {
+    link->send(words("go"));
+  }
+  return values;
 }
 
 }  // namespace trainyard::comm

@@ -33,14 +33,22 @@ struct Joined {
 
   std::unique_ptr<ControlLink> up;
   std::map<std::int32_t, std::unique_ptr<ControlLink>> down;
-  Fd segment;  // shared memory of the ranks of this host; not open when this one is alone on it
+  std::vector<Fd> segments;  // shared memory of the ranks of this host; none for one alone on it
+  std::string settings;      // what rank 0 gave to all
 
   TcpListener data;                         // open when there are several hosts
   std::vector<DataAddress> data_addresses;  // by rank, then
 };
 
-// `make_segment(n)` makes the shared memory for n ranks; called by leaders.
+// `make_segments(n)` makes the shared memory for n ranks; called by leaders. `settings` of rank 0
+// goes to all.
+using MakeSegments = std::function<Result<std::vector<Fd>>(std::int32_t local_size)>;
 Result<Joined> join(const CommunicatorOptions& options, RendezvousStore& store,
-                    const std::function<Result<Fd>(std::int32_t local_size)>& make_segment);
+                    const MakeSegments& make_segments, const std::string& settings);
+
+// Returns once all ranks have called it: each is then ready for the messages of the others. Gives
+// the least of all ranks' values, one by one.
+Result<std::vector<std::uint64_t>> meet(Joined& joined, const CommunicatorOptions& options,
+                                        std::vector<std::uint64_t> values);
 
 }  // namespace trainyard::comm

@@ -27,8 +27,11 @@ CommunicatorOptions options_of(std::int32_t rank, std::int32_t size) {
   return options;
 }
 
-Result<Fd> make_segment(std::int32_t) {
-  return Fd(::memfd_create("test", MFD_CLOEXEC));
+Result<std::vector<Fd>> make_segments(std::int32_t) {
+  std::vector<Fd> segments;
+  segments.emplace_back(::memfd_create("one", MFD_CLOEXEC));
+  segments.emplace_back(::memfd_create("two", MFD_CLOEXEC));
+  return segments;
 }
 
 // All ranks at once; `host_of` names each rank's host.
@@ -44,7 +47,8 @@ std::vector<Result<Joined>> join_all(std::int32_t size,
     threads.emplace_back([&, rank] {
       CommunicatorOptions options = options_of(rank, size);
       options.host = host_of(rank);
-      joined[static_cast<std::size_t>(rank)] = join(options, store, make_segment);
+      joined[static_cast<std::size_t>(rank)] =
+          join(options, store, make_segments, "of rank " + std::to_string(options.rank));
     });
   }
   threads.clear();
@@ -55,7 +59,8 @@ TEST(Join, GivesTheRanksOfOneHostTheirSharedMemory) {
   const auto joined = join_all(4, [](std::int32_t) { return "a"; });
   for (const auto& one : joined) {
     ASSERT_TRUE(one) << one.error().message;
-    EXPECT_TRUE(one->segment.is_open());
+    EXPECT_EQ(one->segments.size(), 2U);
+    EXPECT_EQ(one->settings, "of rank 0");
     EXPECT_FALSE(one->data.fd.is_open());  // no port is opened
     EXPECT_EQ(one->members.size(), 4U);
   }
@@ -80,7 +85,8 @@ TEST(Join, NamesThoseWhoNeverCome) {
   MemoryStore store;
   CommunicatorOptions options = options_of(1, 3);
   options.join_timeout = milliseconds(50);
-  const auto joined = join(options, store, make_segment);
+  const auto joined =
+      join(options, store, make_segments, "of rank " + std::to_string(options.rank));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Code::kDeadline);
   EXPECT_THAT(joined.error().message, HasSubstr("missing 0 and 2; there are rank 1 (pid "));
@@ -90,18 +96,19 @@ TEST(Join, RefusesTwoProcessesWithOneRank) {
   MemoryStore store;
   CommunicatorOptions options = options_of(1, 3);
   options.join_timeout = milliseconds(20);
-  static_cast<void>(join(options, store, make_segment));
-  const auto second = join(options, store, make_segment);
+  static_cast<void>(join(options, store, make_segments, "of rank " + std::to_string(options.rank)));
+  const auto second =
+      join(options, store, make_segments, "of rank " + std::to_string(options.rank));
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::kAlreadyExists);
 }
 
 TEST(Join, RefusesAnotherSizeOfTheWorld) {
   MemoryStore store;
-  std::jthread other([&] { static_cast<void>(join(options_of(1, 3), store, make_segment)); });
+  std::jthread other([&] { static_cast<void>(join(options_of(1, 3), store, make_segments, "")); });
   ASSERT_TRUE(store.wait_for({"trainyard/world/rank/1"}, seconds(5)));
   ASSERT_TRUE(store.claim("trainyard/world/rank/2", "ends the other's wait"));
-  const auto joined = join(options_of(0, 2), store, make_segment);
+  const auto joined = join(options_of(0, 2), store, make_segments, "");
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Code::kConflict);
 }
@@ -109,7 +116,7 @@ TEST(Join, RefusesAnotherSizeOfTheWorld) {
 TEST(Join, NamesBothVersionsOfTheProtocol) {
   MemoryStore store;
   ASSERT_TRUE(store.claim("trainyard/world/rank/1", encode_frame({"1", "2"}, 9)));
-  const auto joined = join(options_of(0, 2), store, make_segment);
+  const auto joined = join(options_of(0, 2), store, make_segments, "");
   ASSERT_FALSE(joined);
   EXPECT_THAT(joined.error().message, HasSubstr("rank 1"));
   EXPECT_THAT(joined.error().message, HasSubstr("version 9"));
@@ -119,7 +126,7 @@ TEST(Join, NamesBothVersionsOfTheProtocol) {
 TEST(Join, IsNotDisturbedByStrangersOnItsPort) {
   MemoryStore store;
   Result<Joined> first = Error{};
-  std::jthread leader([&] { first = join(options_of(0, 2), store, make_segment); });
+  std::jthread leader([&] { first = join(options_of(0, 2), store, make_segments, ""); });
   ASSERT_TRUE(store.claim("trainyard/world/rank/1",
                           encode(Member{.rank = 1, .size = 2, .host_key = "another host"})));
   const auto known =
@@ -138,7 +145,7 @@ TEST(Join, IsNotDisturbedByStrangersOnItsPort) {
   }
   ControlLink own(*connect_tcp(control, seconds(5), false));
   own.send({"join", known->back(), "1"});
-  EXPECT_EQ(own.wait(seconds(5))->fields, Fields{"welcome"});
+  EXPECT_EQ(own.wait(seconds(5))->fields, (Fields{"welcome", "", "0"}));
   ASSERT_TRUE(store.claim("trainyard/world/address/1", encode_frame({"1", "0", "127.0.0.1"})));
   leader.join();
   EXPECT_TRUE(first) << first.error().message;
@@ -146,10 +153,10 @@ TEST(Join, IsNotDisturbedByStrangersOnItsPort) {
 
 TEST(Join, AWorldOfOneNeedsNobody) {
   MemoryStore store;
-  const auto joined = join(options_of(0, 1), store, make_segment);
+  const auto joined = join(options_of(0, 1), store, make_segments, "");
   ASSERT_TRUE(joined) << joined.error().message;
-  EXPECT_FALSE(joined->segment.is_open());
-  EXPECT_EQ(join(options_of(1, 1), store, make_segment).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(joined->segments.size(), 2U);  // its own, which nobody else maps
+  EXPECT_EQ(join(options_of(1, 1), store, make_segments, "").error().code, Code::kInvalidArgument);
 }
 
 TEST(ListRanks, ReadsAsPeopleWriteIt) {

@@ -31,9 +31,7 @@ Collectives::Collectives(Parts parts)
                  .size = parts_.world.size,
                  .board = parts_.board}),
       chooser_(parts_.choices, parts_.world),
-      limits_{.max_message = parts_.transport.max_message(),
-              .room = parts_.transport.room(),
-              .message_cost = Transport::kMessageCost} {}
+      limits_(parts_.limits) {}
 
 void Collectives::note_issued(std::uint64_t sequence, const Checked& checked) {
   parts_.recorder.issued(sequence, checked.signature, checked.bytes);

@@ -30,6 +30,7 @@ class Collectives {
     ProgressBoard* board;
     const World& world;
     const Choices& choices;  // the same on all ranks
+    Limits limits;           // as well
     std::string name;
     std::chrono::milliseconds timeout;
   };

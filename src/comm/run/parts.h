@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -30,6 +31,7 @@ struct Communicator::Parts {
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<Recorder> point_to_point_recorder;
   Choices choices;
+  std::optional<Limits> limits;  // of all ranks; the transport's own when it is the same on all
   std::function<Result<std::shared_ptr<std::byte[]>>(std::size_t)> allocate;
   // Tells the other ranks; called once, from any thread, must not block.
   std::function<void(const Error&)> spread;

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicator::create(): joins the ranks, and puts each one's parts together.
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "base/mutex.h"
+#include "comm/communicator.h"
+#include "comm/health/standing.h"
+#include "comm/health/watchdog.h"
+#include "comm/rendezvous/interfaces.h"
+#include "comm/rendezvous/join.h"
+#include "comm/run/parts.h"
+#include "comm/transport/router.h"
+#include "comm/transport/shm/heap.h"
+#include "comm/transport/shm/shm_transport.h"
+#include "comm/transport/tcp/tcp_transport.h"
+
+namespace trainyard::comm {
+namespace {
+
+// Of a communicator's transports: the collectives', and that of sends and receives.
+constexpr std::uint32_t kChannels = 2;
+constexpr std::chrono::milliseconds kCalibration{5};
+
+// What lives as long as the transports. The watchdog ends first: with it this rank leaves.
+struct Memory {
+  std::vector<std::shared_ptr<const Segment>> segments;
+  HeapRegistry heaps;
+  std::unique_ptr<Acceptor> acceptor;
+};
+
+class WatchedBoard;
+
+// How those find the board who may come after its end: buffers, and the fault's messenger.
+struct Slot {
+  Mutex mutex;
+  WatchedBoard* board GUARDED_BY(mutex) = nullptr;
+};
+
+// The face that the queue writes to; owns the watchdog, so that leaving comes first when the parts
+// of a communicator end.
+class WatchedBoard final : public ProgressBoard {
+ public:
+  WatchedBoard(std::unique_ptr<Standing> standing, WatchdogParts parts, Fault& fault,
+               std::shared_ptr<Slot> slot)
+      : standing_(std::move(standing)), fault_(fault), slot_(std::move(slot)) {
+    parts.progress_of = [this](std::int32_t rank) { return standing_->of(rank); };
+    watchdog_ = std::make_unique<Watchdog>(std::move(parts), fault);
+    const MutexLock lock(slot_->mutex);
+    slot_->board = this;
+  }
+  // After a fault nobody is told that this rank left in order: the fault is what they need.
+  ~WatchedBoard() override {
+    if (!fault_.is_raised()) {
+      standing_->leave();
+    }
+    watchdog_->leave();  // its thread may still ask the slot
+    const MutexLock lock(slot_->mutex);
+    slot_->board = nullptr;
+  }
+  WatchedBoard(const WatchedBoard&) = delete;
+  WatchedBoard& operator=(const WatchedBoard&) = delete;
+
+  void note_issued(std::uint64_t sequence, const Signature& signature) override {
+    standing_->note_issued(sequence, signature);
+  }
+  void note_started(std::uint64_t sequence) override { standing_->note_started(sequence); }
+  void note_completed(std::uint64_t sequence) override { standing_->note_completed(sequence); }
+  std::optional<std::uint64_t> last_issued(std::int32_t rank) const override {
+    return standing_->last_issued(rank);
+  }
+  Watchdog& watchdog() { return *watchdog_; }
+
+ private:
+  std::unique_ptr<Standing> standing_;
+  Fault& fault_;
+  std::shared_ptr<Slot> slot_;
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+bool allows(const CommunicatorOptions& options, const std::string& transport) {
+  return options.transports.empty() ||
+         std::ranges::find(options.transports, transport) != options.transports.end();
+}
+
+Result<std::vector<Fd>> make_segments(std::int32_t local_size) {
+  std::vector<Fd> fds;
+  for (std::uint32_t channel = 0; channel < kChannels; ++channel) {
+    YARD_TRY(const Segment segment,
+             Segment::create(default_shape(static_cast<std::uint32_t>(local_size))));
+    Fd fd(::fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0));
+    if (!fd.is_open()) {
+      return errno_error("duplicate a descriptor", errno);
+    }
+    fds.push_back(std::move(fd));
+  }
+  return fds;
+}
+
+class Assembly {
+ public:
+  Assembly(const CommunicatorOptions& options, Joined joined)
+      : options_(options),
+        joined_(std::move(joined)),
+        rank_(static_cast<std::size_t>(options.rank)) {
+    parts_.fault = std::make_unique<Fault>();
+    parts_.memory = memory_;
+  }
+
+  Result<std::unique_ptr<Communicator>> run();
+
+ private:
+  const std::vector<std::int32_t>& local() const {
+    return joined_.hosts.ranks[static_cast<std::size_t>(joined_.hosts.of_rank[rank_])];
+  }
+  Result<std::unique_ptr<Transport>> make_transport(std::uint32_t channel);
+  Result<std::unique_ptr<Transport>> make_near(std::uint32_t channel);
+  std::unique_ptr<Transport> make_far(std::uint32_t channel);
+  Result<void> make_recorders();
+  std::shared_ptr<WatchedBoard> make_board();
+
+  const CommunicatorOptions& options_;
+  Joined joined_;
+  std::size_t rank_;
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  Communicator::Parts parts_;
+  std::shared_ptr<Slot> slot_ = std::make_shared<Slot>();
+  std::vector<ShmTransport*> near_;  // to calibrate
+};
+
+Result<std::unique_ptr<Transport>> Assembly::make_near(std::uint32_t channel) {
+  YARD_TRY(Segment segment, Segment::map(std::move(joined_.segments[channel])));
+  memory_->segments.push_back(std::make_shared<const Segment>(std::move(segment)));
+  const auto index = std::ranges::find(local(), options_.rank) - local().begin();
+  YARD_TRY(auto transport, ShmTransport::create(memory_->segments.back(),
+                                                {.index = static_cast<std::uint32_t>(index),
+                                                 .ranks = local(),
+                                                 .shares_cores = false},
+                                                *parts_.fault, memory_->heaps));
+  near_.push_back(transport.get());
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+std::unique_ptr<Transport> Assembly::make_far(std::uint32_t channel) {
+  TcpOptions options;
+  options.rank = options_.rank;
+  options.channel = channel;
+  options.secret = joined_.secret;
+  std::vector<std::string> everyones;
+  for (const DataAddress& one : joined_.data_addresses) {
+    everyones.insert(everyones.end(), one.addresses.begin(), one.addresses.end());
+  }
+  const auto own = read_interfaces();
+  for (const DataAddress& one : joined_.data_addresses) {
+    options.peers.push_back(
+        {.port = one.port,
+         .addresses = own ? order_to_try(one.addresses, *own, everyones) : one.addresses});
+  }
+  for (const Member& member : joined_.members) {
+    options.names.push_back(describe(member));
+  }
+  return std::make_unique<TcpTransport>(std::move(options), *memory_->acceptor, *parts_.fault);
+}
+
+Result<std::unique_ptr<Transport>> Assembly::make_transport(std::uint32_t channel) {
+  const bool has_near = !joined_.segments.empty();
+  const bool has_far = joined_.hosts.ranks.size() > 1;
+  std::unique_ptr<Transport> near;
+  std::unique_ptr<Transport> far;
+  if (has_near) {
+    YARD_TRY(near, make_near(channel));
+  }
+  if (has_far) {
+    far = make_far(channel);
+  }
+  if (!has_near) {
+    return far;
+  }
+  if (!has_far) {
+    return near;
+  }
+  std::vector<bool> is_near;
+  for (const std::int32_t host : joined_.hosts.of_rank) {
+    is_near.push_back(host == joined_.hosts.of_rank[rank_]);
+  }
+  return std::unique_ptr<Transport>(
+      std::make_unique<Router>(std::move(near), std::move(far), std::move(is_near)));
+}
+
+// TRAINYARD_COMM_STATUS: a folder, in which each rank shows how far it is, to other processes.
+Result<void> Assembly::make_recorders() {
+  const char* folder = std::getenv("TRAINYARD_COMM_STATUS");
+  const Path place = folder == nullptr ? Path() : Path(folder);
+  YARD_TRY(parts_.recorder,
+           Recorder::create(options_.name, options_.rank, place.empty() ? nullptr : &place));
+  YARD_TRY(parts_.point_to_point_recorder,
+           Recorder::create(options_.name + ".p2p", options_.rank, nullptr));
+  return {};
+}
+
+std::shared_ptr<WatchedBoard> Assembly::make_board() {
+  WatchdogParts parts;
+  parts.rank = options_.rank;
+  parts.members = joined_.members;
+  parts.hosts = joined_.hosts;
+  parts.up = std::move(joined_.up);
+  parts.down = std::move(joined_.down);
+  parts.map = [memory = memory_](std::int32_t owner, std::uint64_t id, std::uint64_t, Fd fd) {
+    memory->heaps.add_peers(owner, id, std::move(fd));
+    return Result<void>();
+  };
+  parts.unmap = [memory = memory_](std::int32_t owner, std::uint64_t id) {
+    memory->heaps.forget_peers(owner, id);
+  };
+  auto standing = std::make_unique<Standing>(
+      memory_->segments.empty() ? nullptr : memory_->segments.front(), local(), options_.rank);
+  return std::make_shared<WatchedBoard>(std::move(standing), std::move(parts), *parts_.fault,
+                                        slot_);
+}
+
+// A buffer ends with its last reference, maybe after the communicator: then nobody has to be told.
+Result<std::shared_ptr<std::byte[]>> allocate(std::size_t bytes,
+                                              const std::shared_ptr<Memory>& memory,
+                                              Watchdog& watchdog,
+                                              const std::shared_ptr<Slot>& slot) {
+  YARD_TRY(const HeapRegistry::Made made, memory->heaps.make(bytes));
+  const Result<void> shared = watchdog.share(made.heap, bytes, made.fd);
+  if (!shared) {
+    memory->heaps.forget(made.heap);
+    return shared.error();
+  }
+  std::byte* data = made.memory->bytes().data();
+  return std::shared_ptr<std::byte[]>(
+      data, [heap = made.heap, keep = made.memory, memory, slot](std::byte*) {
+        memory->heaps.forget(heap);
+        const MutexLock lock(slot->mutex);
+        if (slot->board != nullptr) {
+          slot->board->watchdog().unshare(heap);
+        }
+      });
+}
+
+Result<std::unique_ptr<Communicator>> Assembly::run() {
+  if (joined_.data.fd.is_open()) {
+    memory_->acceptor =
+        std::make_unique<Acceptor>(std::move(joined_.data), joined_.secret, options_.rank);
+  }
+  parts_.name = options_.name;
+  parts_.timeout = options_.timeout;
+  parts_.world = {.rank = options_.rank, .size = options_.size, .host = joined_.hosts.of_rank};
+  YARD_TRY(parts_.choices, parse_choices(joined_.settings));
+  YARD_TRY(make_recorders());
+  YARD_TRY(parts_.collectives, make_transport(0));
+  YARD_TRY(parts_.point_to_point, make_transport(1));
+  YARD_TRY(const auto least, meet(joined_, options_,
+                                  {parts_.collectives->max_message(), parts_.collectives->room()}));
+  parts_.limits = {
+      .max_message = least[0], .room = least[1], .message_cost = Transport::kMessageCost};
+  for (ShmTransport* near : near_) {
+    near->calibrate(kCalibration);
+  }
+  const bool is_one_host = joined_.hosts.ranks.size() == 1;
+  const auto board = make_board();
+  parts_.spread = [slot = slot_](const Error&) {
+    const MutexLock lock(slot->mutex);
+    if (slot->board != nullptr) {
+      slot->board->watchdog().spread();
+    }
+  };
+  if (!memory_->segments.empty() && is_one_host) {
+    parts_.allocate = [memory = memory_, slot = slot_, raw = board.get()](std::size_t bytes) {
+      return allocate(bytes, memory, raw->watchdog(), slot);
+    };
+  }
+  parts_.board = board;
+  auto communicator = Communicator::from_parts(std::move(parts_));
+  board->watchdog().start();
+  return communicator;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOptions& options,
+                                                           RendezvousStore& store) {
+  CommunicatorOptions own = options;
+  if (!allows(own, "shm")) {
+    own.host = fmt::format("rank {}", own.rank);  // everyone on a host of its own
+  }
+  YARD_TRY(Joined joined, join(own, store, make_segments,
+                               own.table.empty() ? to_string(default_choices()) : own.table));
+  if (joined.hosts.ranks.size() > 1 && !allows(own, "tcp")) {
+    return Error{Code::kInvalidArgument,
+                 "the ranks are on several hosts, and TCP is not among the transports allowed"};
+  }
+  return Assembly(own, std::move(joined)).run();
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/c/yard_comm.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "comm/communicator.h"
+
+using trainyard::Code;
+using trainyard::Error;
+using trainyard::Result;
+
+struct yard_comm {
+  std::unique_ptr<trainyard::comm::Communicator> own;
+};
+
+struct yard_work {
+  trainyard::comm::Work own;
+};
+
+struct yard_buffer {
+  std::shared_ptr<std::byte[]> own;
+};
+
+namespace {
+
+using namespace trainyard::comm;  // NOLINT(google-build-using-namespace): the C face of it
+
+static_assert(YARD_INTERNAL == static_cast<int>(Code::kInternal) + 1);
+static_assert(YARD_BOOL == static_cast<int>(DType::kBool));
+static_assert(YARD_BIT_XOR == static_cast<int>(ReduceOp::kBitXor));
+static_assert(YARD_RECEIVE == static_cast<int>(OpKind::kReceive));
+
+int code_of(const Error& error) {
+  return static_cast<int>(error.code) + 1;
+}
+
+char* copy_of(const std::string& text) {
+  auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy != nullptr) {
+    std::memcpy(copy, text.c_str(), text.size() + 1);
+  }
+  return copy;
+}
+
+int report(const Error& error, char** message) {
+  if (message != nullptr) {
+    *message = copy_of(error.message);
+  }
+  return code_of(error);
+}
+
+std::string text_of(const char* text) {
+  return text == nullptr ? "" : text;
+}
+
+// What the caller's functions gave, and its memory back.
+class ForeignStore final : public RendezvousStore {
+ public:
+  explicit ForeignStore(const yard_store& store) : store_(store) {}
+
+  Result<std::string> claim(const std::string& key, const std::string& value) override {
+    void* held = nullptr;
+    std::size_t size = 0;
+    char* error = nullptr;
+    const int code =
+        store_.claim(store_.context, key.c_str(), value.data(), value.size(), &held, &size, &error);
+    const std::string text = take(held, size);
+    return code == 0 ? Result<std::string>(text) : error_of(code, error);
+  }
+
+  Result<std::vector<std::string>> wait_for(const std::vector<std::string>& keys,
+                                            std::chrono::milliseconds time) override {
+    std::vector<const char*> names;
+    for (const std::string& key : keys) {
+      names.push_back(key.c_str());
+    }
+    std::vector<void*> values(keys.size(), nullptr);
+    std::vector<std::size_t> sizes(keys.size(), 0);
+    char* error = nullptr;
+    const int code = store_.wait_for(store_.context, names.data(), names.size(), time.count(),
+                                     values.data(), sizes.data(), &error);
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      texts.push_back(take(values[i], sizes[i]));
+    }
+    return code == 0 ? Result<std::vector<std::string>>(std::move(texts)) : error_of(code, error);
+  }
+
+  Result<bool> has(const std::string& key) override {
+    int is_there = 0;
+    char* error = nullptr;
+    const int code = store_.has(store_.context, key.c_str(), &is_there, &error);
+    return code == 0 ? Result<bool>(is_there != 0) : error_of(code, error);
+  }
+
+  std::string where() const override { return text_of(store_.where); }
+
+ private:
+  static std::string take(void* bytes, std::size_t size) {
+    std::string text;
+    if (bytes != nullptr) {
+      text.assign(static_cast<const char*>(bytes), size);
+      std::free(bytes);
+    }
+    return text;
+  }
+
+  static Error error_of(int code, char* message) {
+    const bool is_known = code > YARD_OK && code <= YARD_INTERNAL;
+    Error error{is_known ? static_cast<Code>(code - 1) : Code::kInternal, text_of(message)};
+    std::free(message);
+    return error;
+  }
+
+  const yard_store& store_;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::size_t start = 0;
+  while (start < text.size()) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    words.emplace_back(trainyard::trim(std::string_view(text).substr(start, comma - start)));
+    start = comma + 1;
+  }
+  return words;
+}
+
+Operation operation_of(const yard_operation& from) {
+  Operation operation{
+      .kind = static_cast<OpKind>(from.kind),
+      .dtype = static_cast<DType>(from.dtype),
+      .reduce = static_cast<ReduceOp>(from.reduce),
+      .input = {static_cast<const std::byte*>(from.input), from.input_bytes},
+      .output = {static_cast<std::byte*>(from.output), from.output_bytes},
+      .root = from.root,
+      .tag = from.tag,
+      .counts = {from.counts, from.counts + from.counts_size},
+      .receive_counts = {from.receive_counts, from.receive_counts + from.receive_counts_size},
+      .timeout = std::nullopt,
+      .algorithm = std::nullopt};
+  if (from.timeout_ms > 0) {
+    operation.timeout = std::chrono::milliseconds(from.timeout_ms);
+  }
+  return operation;
+}
+
+}  // namespace
+
+int yard_comm_abi(void) {
+  return YARD_COMM_ABI;
+}
+
+int yard_comm_create(const yard_comm_options* options, const yard_store* store, yard_comm** comm,
+                     char** error) {
+  ForeignStore foreign(*store);
+  CommunicatorOptions own;
+  own.name = text_of(options->name);
+  own.rank = options->rank;
+  own.size = options->size;
+  own.timeout = std::chrono::milliseconds(options->timeout_ms);
+  own.join_timeout = std::chrono::milliseconds(options->join_timeout_ms);
+  own.interface = text_of(options->interface_);
+  own.host = text_of(options->host);
+  own.transports = words_of(text_of(options->transports));
+  own.table = text_of(options->table);
+  auto created = Communicator::create(own, foreign);
+  if (!created) {
+    return report(created.error(), error);
+  }
+  *comm = new yard_comm{std::move(*created)};  // owned by the caller, until yard_comm_free
+  return YARD_OK;
+}
+
+void yard_comm_free(yard_comm* comm) {
+  delete comm;
+}
+
+int yard_comm_issue(yard_comm* comm, const yard_operation* operation, yard_work** work,
+                    char** error) {
+  auto issued = comm->own->issue(operation_of(*operation));
+  if (!issued) {
+    return report(issued.error(), error);
+  }
+  *work = new yard_work{std::move(*issued)};
+  return YARD_OK;
+}
+
+int yard_comm_run(yard_comm* comm, const yard_operation* operation, char** error) {
+  const auto done = comm->own->run(operation_of(*operation));
+  return done ? YARD_OK : report(done.error(), error);
+}
+
+int yard_work_wait(yard_work* work, char** error) {
+  const auto done = work->own.wait();
+  return done ? YARD_OK : report(done.error(), error);
+}
+
+int yard_work_is_done(const yard_work* work) {
+  return work->own.is_done() ? 1 : 0;
+}
+
+uint64_t yard_work_sequence(const yard_work* work) {
+  return work->own.sequence();
+}
+
+void yard_work_on_done(yard_work* work, yard_done told, void* context) {
+  work->own.on_done([told, context](const Result<void>& result) {
+    told(context, result ? YARD_OK : code_of(result.error()),
+         result ? "" : result.error().message.c_str());
+  });
+}
+
+void yard_work_free(yard_work* work) {
+  delete work;
+}
+
+int yard_comm_allocate(yard_comm* comm, size_t bytes, yard_buffer** buffer, void** data,
+                       char** error) {
+  auto memory = comm->own->allocate(bytes);
+  if (!memory) {
+    return report(memory.error(), error);
+  }
+  *data = memory->get();
+  *buffer = new yard_buffer{std::move(*memory)};
+  return YARD_OK;
+}
+
+void yard_buffer_free(yard_buffer* buffer) {
+  delete buffer;
+}
+
+void yard_comm_abort(yard_comm* comm, const char* reason) {
+  comm->own->abort(text_of(reason));
+}
+
+char* yard_comm_flight_record(yard_comm* comm) {
+  return copy_of(comm->own->flight_record());
+}
+
+void yard_free(void* memory) {
+  std::free(memory);
+}

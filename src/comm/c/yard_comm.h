@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The collectives library for other languages: comm/communicator.h as C. The PyTorch backend is
+ * built on it, against whichever PyTorch is installed, so that no C++ type crosses between the two.
+ * All strings are UTF-8 and copied. A function that can fail returns 0, or a yard_code and, when
+ * `error` is not null, a message in it, which the caller frees with yard_free(). Threads: as
+ * communicator.h says. */
+#ifndef TRAINYARD_COMM_C_YARD_COMM_H_
+#define TRAINYARD_COMM_C_YARD_COMM_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#if defined(YARD_COMM_BUILDING)
+#define YARD_API __attribute__((visibility("default")))
+#else
+#define YARD_API
+#endif
+
+/* Changes whenever a struct or a function here does; compare before anything else. */
+#define YARD_COMM_ABI 1
+YARD_API int yard_comm_abi(void);
+
+/* base/result.h's codes, from 1. */
+typedef enum yard_code {
+  YARD_OK = 0,
+  YARD_INVALID_ARGUMENT,
+  YARD_NOT_FOUND,
+  YARD_ALREADY_EXISTS,
+  YARD_CONFLICT,
+  YARD_DENIED,
+  YARD_EXHAUSTED,
+  YARD_UNAVAILABLE,
+  YARD_DEADLINE,
+  YARD_CANCELLED,
+  YARD_CORRUPT,
+  YARD_UNIMPLEMENTED,
+  YARD_INTERNAL
+} yard_code;
+
+typedef enum yard_dtype {
+  YARD_F32,
+  YARD_F64,
+  YARD_BF16,
+  YARD_F16,
+  YARD_I8,
+  YARD_I16,
+  YARD_I32,
+  YARD_I64,
+  YARD_U8,
+  YARD_BOOL
+} yard_dtype;
+
+typedef enum yard_reduce {
+  YARD_NONE,
+  YARD_SUM,
+  YARD_PRODUCT,
+  YARD_MIN,
+  YARD_MAX,
+  YARD_AVERAGE,
+  YARD_BIT_AND,
+  YARD_BIT_OR,
+  YARD_BIT_XOR
+} yard_reduce;
+
+typedef enum yard_kind {
+  YARD_BARRIER,
+  YARD_ALL_REDUCE,
+  YARD_REDUCE_SCATTER,
+  YARD_ALL_GATHER,
+  YARD_BROADCAST,
+  YARD_REDUCE,
+  YARD_GATHER,
+  YARD_SCATTER,
+  YARD_ALL_TO_ALL,
+  YARD_SEND,
+  YARD_RECEIVE
+} yard_kind;
+
+typedef struct yard_comm yard_comm;
+typedef struct yard_work yard_work;
+
+/* A rendezvous store of the caller's: rendezvous/store.h. Each function returns 0, or a yard_code
+ * with a message that the library frees with free(). Values are bytes, made by malloc(). */
+typedef struct yard_store {
+  void* context;
+  int (*claim)(void* context, const char* key, const void* value, size_t size, void** held,
+               size_t* held_size, char** error);
+  int (*wait_for)(void* context, const char* const* keys, size_t count, int64_t milliseconds,
+                  void** values, size_t* sizes, char** error);
+  int (*has)(void* context, const char* key, int* is_there, char** error);
+  const char* where;
+} yard_store;
+
+typedef struct yard_comm_options {
+  const char* name;
+  int32_t rank;
+  int32_t size;
+  int64_t timeout_ms; /* of each operation */
+  int64_t join_timeout_ms;
+  const char* interface_; /* rendezvous/interfaces.h; null or empty: automatic */
+  const char* host;       /* null or empty: what this machine says */
+  const char* transports; /* "shm,tcp"; null or empty: both */
+  const char* table;      /* null or empty: the default one */
+} yard_comm_options;
+
+/* The store is used during the call only. */
+YARD_API int yard_comm_create(const yard_comm_options* options, const yard_store* store,
+                              yard_comm** comm, char** error);
+YARD_API void yard_comm_free(yard_comm* comm);
+
+typedef struct yard_operation {
+  yard_kind kind;
+  yard_dtype dtype;
+  yard_reduce reduce;
+  int32_t root; /* or peer; -1 */
+  uint32_t tag;
+  const void* input;
+  size_t input_bytes;
+  void* output;
+  size_t output_bytes;
+  const uint64_t* counts; /* of uneven operations; null otherwise */
+  size_t counts_size;
+  const uint64_t* receive_counts;
+  size_t receive_counts_size;
+  int64_t timeout_ms; /* 0: the communicator's */
+} yard_operation;
+
+/* Begins it. The buffers stay the operation's until the work is done. */
+YARD_API int yard_comm_issue(yard_comm* comm, const yard_operation* operation, yard_work** work,
+                             char** error);
+/* Begins and completes it. */
+YARD_API int yard_comm_run(yard_comm* comm, const yard_operation* operation, char** error);
+
+YARD_API int yard_work_wait(yard_work* work, char** error);
+YARD_API int yard_work_is_done(const yard_work* work);
+YARD_API uint64_t yard_work_sequence(const yard_work* work);
+/* Called once with the result, on the thread that completed it or on this one. `message` is valid
+ * during the call. */
+typedef void (*yard_done)(void* context, int code, const char* message);
+YARD_API void yard_work_on_done(yard_work* work, yard_done told, void* context);
+YARD_API void yard_work_free(yard_work* work); /* the operation goes on */
+
+/* Memory that the ranks of the host map; freed by yard_buffer_free, maybe after the communicator.
+ */
+typedef struct yard_buffer yard_buffer;
+YARD_API int yard_comm_allocate(yard_comm* comm, size_t bytes, yard_buffer** buffer, void** data,
+                                char** error);
+YARD_API void yard_buffer_free(yard_buffer* buffer);
+
+YARD_API void yard_comm_abort(yard_comm* comm, const char* reason);
+/* JSON lines; free with yard_free. */
+YARD_API char* yard_comm_flight_record(yard_comm* comm);
+YARD_API void yard_free(void* memory);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* TRAINYARD_COMM_C_YARD_COMM_H_ */

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// create(): ranks that are threads of one process join, over each arrangement of hosts.
+#include "comm/communicator.h"
+
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/rendezvous/memory_store.h"
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+using HostOf = std::string (*)(std::int32_t rank);
+
+std::string one_host(std::int32_t) {
+  return "a";
+}
+std::string two_hosts(std::int32_t rank) {
+  return rank % 2 == 0 ? "a" : "b";
+}
+std::string own_hosts(std::int32_t rank) {
+  return std::to_string(rank);
+}
+
+// Runs `body` as each rank of a world, on threads.
+void run_world(std::int32_t size, HostOf host_of, const std::function<void(Communicator&)>& body,
+               milliseconds timeout = seconds(30)) {
+  MemoryStore store;
+  std::vector<std::jthread> threads;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options;
+      options.rank = rank;
+      options.size = size;
+      options.host = host_of(rank);
+      options.timeout = timeout;
+      options.join_timeout = seconds(30);
+      auto communicator = Communicator::create(options, store);
+      ASSERT_TRUE(communicator) << communicator.error().message;
+      body(**communicator);
+    });
+  }
+}
+
+std::span<std::byte> bytes_of(std::vector<float>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+Result<void> sum(Communicator& communicator, std::vector<float>& values) {
+  return communicator.run({.kind = OpKind::kAllReduce,
+                           .reduce = ReduceOp::kSum,
+                           .input = {},
+                           .output = bytes_of(values),
+                           .counts = {},
+                           .receive_counts = {},
+                           .timeout = {},
+                           .algorithm = {}});
+}
+
+class CreateTest : public ::testing::TestWithParam<HostOf> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, CreateTest, ::testing::Values(one_host, two_hosts, own_hosts));
+
+TEST_P(CreateTest, SumsOverAllRanks) {
+  run_world(5, GetParam(), [](Communicator& communicator) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{700001}}) {
+      std::vector<float> values(count, static_cast<float>(communicator.rank() + 1));
+      const auto done = sum(communicator, values);
+      ASSERT_TRUE(done) << done.error().message;
+      ASSERT_EQ(values, std::vector<float>(count, 15.0F)) << count;
+    }
+  });
+}
+
+TEST_P(CreateTest, SendsPassEachOtherByTag) {
+  run_world(3, GetParam(), [](Communicator& communicator) {
+    const std::int32_t next = (communicator.rank() + 1) % 3;
+    const std::int32_t before = (communicator.rank() + 2) % 3;
+    std::vector<Work> works;
+    std::vector<std::vector<float>> out(2, std::vector<float>(300000, 0));
+    std::vector<std::vector<float>> in(2, std::vector<float>(300000, 0));
+    for (std::uint32_t tag : {0U, 1U}) {
+      std::ranges::fill(out[tag],
+                        static_cast<float>(communicator.rank() * 10) + static_cast<float>(tag));
+      Operation send{.kind = OpKind::kSend,
+                     .input = bytes_of(out[tag]),
+                     .output = {},
+                     .root = next,
+                     .tag = tag,
+                     .counts = {},
+                     .receive_counts = {},
+                     .timeout = {},
+                     .algorithm = {}};
+      works.push_back(*communicator.issue(send));
+    }
+    for (std::uint32_t tag : {1U, 0U}) {
+      Operation receive{.kind = OpKind::kReceive,
+                        .input = {},
+                        .output = bytes_of(in[tag]),
+                        .root = before,
+                        .tag = tag,
+                        .counts = {},
+                        .receive_counts = {},
+                        .timeout = {},
+                        .algorithm = {}};
+      works.push_back(*communicator.issue(receive));
+    }
+    for (Work& work : works) {
+      const auto done = work.wait();
+      ASSERT_TRUE(done) << done.error().message;
+    }
+    for (std::uint32_t tag : {0U, 1U}) {
+      EXPECT_EQ(in[tag].back(), static_cast<float>(before * 10) + static_cast<float>(tag));
+    }
+  });
+}
+
+TEST_P(CreateTest, AnAbortEndsEveryRanksWaitWithinASecond) {
+  run_world(4, GetParam(), [](Communicator& communicator) {
+    if (communicator.rank() == 2) {
+      communicator.abort("the loss is not a number");
+      return;
+    }
+    const auto start = steady_clock::now();
+    std::vector<float> values(100, 1.0F);
+    const auto done = sum(communicator, values);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, Code::kCancelled);
+    EXPECT_THAT(done.error().message, HasSubstr("the loss is not a number"));
+    EXPECT_LT(steady_clock::now() - start, seconds(1));
+  });
+}
+
+TEST_P(CreateTest, RanksThatDisagreeAreAllTold) {
+  run_world(3, GetParam(), [](Communicator& communicator) {
+    std::vector<float> values(communicator.rank() == 1 ? 8 : 9, 1.0F);
+    const auto done = sum(communicator, values);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, Code::kConflict);
+    EXPECT_THAT(done.error().message, HasSubstr("of 8 float32"));
+    EXPECT_THAT(done.error().message, HasSubstr("of 9 float32"));
+  });
+}
+
+TEST_P(CreateTest, ARankThatDoesNotComeIsNamedAtTheTimeOut) {
+  run_world(
+      3, GetParam(),
+      [](Communicator& communicator) {
+        if (communicator.rank() == 1) {
+          std::this_thread::sleep_for(milliseconds(900));
+          return;
+        }
+        std::vector<float> values(10, 1.0F);
+        const auto done = sum(communicator, values);
+        ASSERT_FALSE(done);
+        EXPECT_EQ(done.error().code, Code::kDeadline);
+        EXPECT_THAT(done.error().message, HasSubstr("1"));
+      },
+      milliseconds(300));
+}
+
+// Two roots that both only send: no message shows it, the progress of the ranks does.
+TEST_P(CreateTest, TwoRootsAreADisagreement) {
+  run_world(2, GetParam(), [](Communicator& communicator) {
+    std::vector<float> values(10, 1.0F);
+    Operation broadcast{.kind = OpKind::kBroadcast,
+                        .input = {},
+                        .output = bytes_of(values),
+                        .root = communicator.rank(),
+                        .counts = {},
+                        .receive_counts = {},
+                        .timeout = {},
+                        .algorithm = {}};
+    Result<void> done = communicator.run(broadcast);
+    const auto end = steady_clock::now() + seconds(3);
+    while (done && steady_clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(50));
+      done = communicator.run({.kind = OpKind::kBarrier,
+                               .input = {},
+                               .output = {},
+                               .counts = {},
+                               .receive_counts = {},
+                               .timeout = {},
+                               .algorithm = {}});
+    }
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, Code::kConflict);
+  });
+}
+
+TEST(Allocate, GivesMemoryThatOperationsUseDirectly) {
+  run_world(2, one_host, [](Communicator& communicator) {
+    constexpr std::size_t kCount = 1 << 20;
+    const auto memory = communicator.allocate(kCount * sizeof(float));
+    ASSERT_TRUE(memory) << memory.error().message;
+    const std::span values(reinterpret_cast<float*>(memory->get()), kCount);
+    std::ranges::fill(values, 2.0F);
+    for (int i = 0; i < 3; ++i) {
+      const auto done = communicator.run({.kind = OpKind::kAllReduce,
+                                          .reduce = ReduceOp::kSum,
+                                          .input = {},
+                                          .output = std::as_writable_bytes(values),
+                                          .counts = {},
+                                          .receive_counts = {},
+                                          .timeout = {},
+                                          .algorithm = {}});
+      ASSERT_TRUE(done) << done.error().message;
+    }
+    EXPECT_EQ(values[kCount - 1], 16.0F);
+  });
+}
+
+TEST(Create, AWorldOfOneWorksAlone) {
+  run_world(1, one_host, [](Communicator& communicator) {
+    std::vector<float> values = {1, 2};
+    EXPECT_TRUE(sum(communicator, values));
+    EXPECT_EQ(values[1], 2.0F);
+  });
+}
+
+}  // namespace
+}  // namespace trainyard::comm

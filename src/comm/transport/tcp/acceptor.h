@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the data connections of a communicator: one thread accepts them, checks their greeting (the
+// secret of the world, who it is, for which transport) and answers it, so that a rank that connects
+// waits for nobody's computation, and knows that it has reached the right process. Transports fetch
+// what came for them. Foreign bytes close their connection.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "comm/rendezvous/sockets.h"
+
+namespace trainyard::comm {
+
+struct Greeting {
+  std::string secret;
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  std::uint32_t channel = 0;  // of the transport: a communicator has several
+  std::uint32_t index = 0;    // of the connection, of the `count` from the same rank
+  std::uint32_t count = 1;
+
+  bool operator==(const Greeting&) const = default;
+};
+
+struct Arrival {
+  Greeting greeting;
+  Fd fd;
+};
+
+class Acceptor {
+ public:
+  // `own` is what greetings must name: secret and this rank as `to`.
+  Acceptor(TcpListener listener, std::string secret, std::int32_t rank);
+  ~Acceptor();
+
+  std::uint16_t port() const;
+  // Called on the acceptor's thread after each arrival for the channel; once set, until reset with
+  // an empty one.
+  void on_arrival(std::uint32_t channel, std::function<void()> told);
+  std::vector<Arrival> take(std::uint32_t channel);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The other side: tries the addresses in order, each for at most `time`, until one answers as rank
+// `greeting.to`. kUnavailable lists what was tried.
+Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
+                                const Greeting& greeting, std::chrono::milliseconds time);
+
+}  // namespace trainyard::comm

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/tcp/tcp_transport.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kConnectTime = std::chrono::seconds(3);  // of each address
+// The watchdog sees the same death on its own connection, and says more.
+constexpr milliseconds kLetOthersExplain{700};
+constexpr int kLooks = 20;  // of a caller who spins, before it sleeps in the kernel
+
+std::uint32_t default_connections() {
+  return std::clamp(std::thread::hardware_concurrency() / 8, 1U, 8U);
+}
+
+}  // namespace
+
+TcpTransport::TcpTransport(TcpOptions options, Acceptor& acceptor, Fault& fault)
+    : options_(std::move(options)), acceptor_(acceptor), fault_(fault) {
+  if (options_.connections == 0) {
+    options_.connections = default_connections();
+  }
+  for (std::size_t rank = 0; rank < options_.peers.size(); ++rank) {
+    peers_.push_back(
+        Peer{.out = nullptr, .in = Inlet(options_.max_message), .broken_at = {}, .broken = {}});
+  }
+  news_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  acceptor_.on_arrival(options_.channel, [fd = news_.get()] { ::eventfd_write(fd, 1); });
+}
+
+TcpTransport::~TcpTransport() {
+  acceptor_.on_arrival(options_.channel, {});
+}
+
+bool TcpTransport::connect(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  if (peer.out != nullptr) {
+    return true;
+  }
+  const DataAddress& address = options_.peers[static_cast<std::size_t>(rank)];
+  std::vector<Fd> connections;
+  for (std::uint32_t index = 0; index < options_.connections; ++index) {
+    auto fd = open_data_connection(address.addresses, address.port,
+                                   {.secret = options_.secret,
+                                    .from = options_.rank,
+                                    .to = rank,
+                                    .channel = options_.channel,
+                                    .index = index,
+                                    .count = options_.connections},
+                                   kConnectTime);
+    if (!fd) {
+      note_broken(rank, fd.error());
+      return false;
+    }
+    connections.push_back(std::move(*fd));
+  }
+  peer.out = std::make_unique<Outlet>(std::move(connections));
+  return true;
+}
+
+std::span<std::byte> TcpTransport::try_reserve(std::span<const std::int32_t>, std::size_t bytes) {
+  const auto is_free = [](const Staging& one) { return one.use_count() == 1; };
+  auto found = std::ranges::find_if(stagings_, is_free);
+  if (found == stagings_.end()) {
+    if (stagings_.size() == kStagings) {
+      flush();
+      found = std::ranges::find_if(stagings_, is_free);
+      if (found == stagings_.end()) {
+        return {};
+      }
+    } else {
+      stagings_.push_back(std::make_shared<std::vector<std::byte>>(max_message()));
+      found = stagings_.end() - 1;
+    }
+  }
+  reserved_ = *found;
+  reserved_bytes_ = bytes;
+  return std::span(*reserved_).first(bytes);
+}
+
+void TcpTransport::publish(std::span<const std::int32_t> peers, const Label& label) {
+  const std::span<const std::byte> bytes = std::span(*reserved_).first(reserved_bytes_);
+  for (const std::int32_t rank : peers) {
+    send(rank, label, bytes, reserved_);
+  }
+  reserved_.reset();
+}
+
+bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const Label& label,
+                                     std::span<const std::byte> bytes, Ticket* ticket) {
+  InPlace one{.ticket = ++last_ticket_, .until = {}};
+  for (const std::int32_t rank : peers) {
+    send(rank, label, bytes, nullptr);
+    if (peer_of(rank).out != nullptr) {
+      one.until.emplace_back(rank, peer_of(rank).out->pushed());
+    }
+  }
+  in_place_.push_back(std::move(one));
+  *ticket = last_ticket_;
+  return true;
+}
+
+void TcpTransport::send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
+                        const Staging& staging) {
+  if (!connect(rank)) {
+    return;  // the wait that follows raises it
+  }
+  peer_of(rank).out->push(label, bytes, staging);
+  pump(rank);
+}
+
+void TcpTransport::pump(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  if (peer.out == nullptr || !peer.broken.empty()) {
+    return;
+  }
+  const Result<void> status = peer.out->pump();
+  if (!status) {
+    note_broken(rank, status.error());
+  }
+}
+
+bool TcpTransport::is_sent(Ticket ticket) {
+  const auto is_done = [&](const InPlace& one) {
+    return std::ranges::all_of(one.until, [&](const auto& peer) {
+      return peer_of(peer.first).out->done() >= peer.second;
+    });
+  };
+  const auto find = [&] { return std::ranges::find(in_place_, ticket, &InPlace::ticket); };
+  const auto found = find();
+  if (found != in_place_.end() && !is_done(*found)) {
+    for (const auto& peer : found->until) {
+      pump(peer.first);
+    }
+  }
+  while (!in_place_.empty() && is_done(in_place_.front())) {
+    in_place_.pop_front();
+  }
+  const auto left = find();
+  return left == in_place_.end() || is_done(*left);
+}
+
+const Inbound* TcpTransport::try_receive(std::int32_t rank, std::span<std::byte> into) {
+  if (has_news_) {
+    take_arrivals();
+  }
+  Peer& peer = peer_of(rank);
+  if (peer.in.fd() >= 0 && peer.broken.empty()) {
+    const Result<bool> is_whole = peer.in.read(into);
+    if (is_whole && *is_whole) {
+      return &peer.in.message();
+    }
+    if (!is_whole) {
+      note_broken(rank, is_whole.error());
+    }
+  }
+  if (std::ranges::find(watched_, rank) == watched_.end()) {
+    watched_.push_back(rank);
+  }
+  return nullptr;
+}
+
+void TcpTransport::release(std::int32_t rank) {
+  peer_of(rank).in.release();
+}
+
+bool TcpTransport::flush() {
+  bool is_idle = true;
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank].out != nullptr && !peers_[rank].out->is_idle()) {
+      pump(static_cast<std::int32_t>(rank));
+      is_idle = is_idle && peers_[rank].out->is_idle();
+    }
+  }
+  return is_idle;
+}
+
+void TcpTransport::note_broken(std::int32_t rank, const Error& error) {
+  Peer& peer = peer_of(rank);
+  if (peer.broken.empty()) {
+    peer.broken = error.message;
+    peer.broken_at = steady_clock::now();
+  }
+}
+
+// Only what is still needed: a peer that has left in order may close what nobody reads from.
+void TcpTransport::raise_broken() {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if (peer.broken.empty() || steady_clock::now() < peer.broken_at + kLetOthersExplain) {
+      continue;
+    }
+    const bool is_needed =
+        std::ranges::find(watched_, static_cast<std::int32_t>(rank)) != watched_.end() ||
+        peer.out == nullptr || !peer.out->is_idle();
+    if (is_needed) {
+      fault_.raise({Code::kUnavailable, fmt::format("the connection to {} is broken: {}",
+                                                    options_.names[rank], peer.broken)});
+    }
+  }
+}
+
+void TcpTransport::take_arrivals() {
+  eventfd_t drained = 0;
+  ::eventfd_read(news_.get(), &drained);
+  has_news_ = false;
+  for (Arrival& arrival : acceptor_.take(options_.channel)) {
+    const auto from = static_cast<std::size_t>(arrival.greeting.from);
+    if (from < peers_.size()) {
+      peers_[from].in.add(arrival.greeting.index, arrival.greeting.count, std::move(arrival.fd));
+    }
+  }
+}
+
+void TcpTransport::wait(Patience patience, microseconds limit) {
+  flush();
+  std::vector<pollfd> entries = {{.fd = news_.get(), .events = POLLIN, .revents = 0}};
+  for (const std::int32_t rank : watched_) {
+    const Peer& peer = peer_of(rank);
+    if (peer.in.fd() >= 0 && peer.broken.empty()) {
+      entries.push_back({.fd = peer.in.fd(), .events = POLLIN, .revents = 0});
+    }
+  }
+  bool is_broken = false;
+  for (const Peer& peer : peers_) {
+    is_broken = is_broken || !peer.broken.empty();
+    if (peer.out != nullptr && peer.broken.empty()) {
+      peer.out->list(entries);
+    }
+  }
+  int found = 0;
+  for (int look = 0; patience == Patience::kSpin && look < kLooks && found == 0; ++look) {
+    found = ::poll(entries.data(), entries.size(), 0);
+    if (found == 0) {
+      ::sched_yield();
+    }
+  }
+  if (found == 0) {
+    const auto most = is_broken ? std::min<microseconds>(limit, milliseconds(50)) : limit;
+    const timespec time{.tv_sec = most.count() / 1000000, .tv_nsec = most.count() % 1000000 * 1000};
+    ::ppoll(entries.data(), entries.size(), &time, nullptr);
+  }
+  has_news_ = has_news_ || entries[0].revents != 0;
+  if (is_broken) {
+    raise_broken();
+  }
+  watched_.clear();
+}
+
+void TcpTransport::wake() {
+  ::eventfd_write(news_.get(), 1);
+}
+
+}  // namespace trainyard::comm
