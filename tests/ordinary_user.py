@@ -75,6 +75,11 @@ class OrdinaryUser:
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(lines), "sh",
                 *(str(word) for word in words)]
 
+    def may_not_run_instances(self):
+        """What this machine, or the container that we are in, has against it, in the words of the program."""
+        probe = subprocess.run(self.command(BINARY, "instance-probe"), env=self.environment(), capture_output=True, text=True)
+        return probe.stderr.strip() if probe.returncode else ""
+
     def processes(self):
         """What runs as this user; for a made one that is all of it."""
         found = []

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/user_namespace.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +12,9 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "base/subprocess.h"
 #include "base/text.h"
+#include "sandbox/mounts.h"
 
 namespace trainyard::sandbox {
 namespace {
@@ -57,6 +61,52 @@ std::optional<long> number_in(const Path& file) {
   return number ? std::optional<long>(*number) : std::nullopt;
 }
 
+// Directories that are there to be mounted on do not count, as they never hold anything else.
+std::vector<std::string> masked_in(const Path& proc) {
+  constexpr std::array<std::string_view, 3> kOnPurpose = {"binfmt_misc", "autofs", "nfsd"};
+  const Result<std::string> mountinfo = read_file(proc / "self/mountinfo");
+  std::vector<std::string> masked;
+  for (const Mount& mount : parse_mountinfo(mountinfo ? *mountinfo : std::string_view())) {
+    if (mount.point.native().starts_with("/proc/") &&
+        std::find(kOnPurpose.begin(), kOnPurpose.end(), mount.type) == kOnPurpose.end()) {
+      masked.push_back(mount.point);
+    }
+  }
+  return masked;
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kSome = 4;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kSome, names.size())));
+  return join(first, ", ") +
+         (names.size() > kSome ? fmt::format(" and {} more", names.size() - kSome) : "");
+}
+
+// By a process in the new process namespace, as only those in it can. From there its parent, which
+// is outside, has no number: so it cannot be told to die with it.
+Result<void> mount_proc(const KernelSettings& settings) {
+  constexpr std::chrono::seconds kLong{5};
+  Result<Child> mounting =
+      spawn({.argv = {"mount", "-n", "-t", "proc", "proc", "/tmp"}, .inherit_env = true});
+  if (!mounting && mounting.error().code == Code::kNotFound) {
+    return {};  // no such program: the first instance will tell
+  }
+  if (!mounting) {
+    return mounting.error().in("mounting a /proc");
+  }
+  YARD_TRY(const std::optional<ExitStatus> ended, mounting->wait_for(kLong));
+  if (!ended) {
+    return Error{Code::kDeadline, "mounting a /proc takes too long"};
+  }
+  return ended->ok() ? Result<void>()
+                     : explain({.what = "a /proc of its own",
+                                .error = EPERM,
+                                .limit = "mnt",
+                                .is_of_proc = true},
+                               settings);
+}
+
 Error denied(const Refusal& refusal, const std::string& why) {
   return {Code::kDenied,
           fmt::format("the kernel refuses an ordinary user {} ({}), which instances need: {}",
@@ -79,7 +129,8 @@ KernelSettings read_settings(const Path& proc) {
       .knows_user_namespaces = std::filesystem::exists(proc / "self/ns/user", failed),
       .unprivileged_clone = number_in(proc / "sys/kernel/unprivileged_userns_clone"),
       .apparmor_restriction = number_in(proc / "sys/kernel/apparmor_restrict_unprivileged_userns"),
-      .has_seccomp_filter = status && status->find("Seccomp:\t2") != std::string::npos};
+      .has_seccomp_filter = status && status->find("Seccomp:\t2") != std::string::npos,
+      .masked = masked_in(proc)};
   for (const char* name : {"user", "mnt", "pid", "ipc", "uts"}) {
     if (const auto limit = number_in(proc / fmt::format("sys/user/max_{}_namespaces", name))) {
       settings.limits[name] = *limit;
@@ -107,6 +158,16 @@ Error explain(const Refusal& refusal, const KernelSettings& settings) {
     return denied(refusal, fmt::format("{} is {}, and that many are in use, or a smaller limit of "
                                        "the container around us is reached. Raise it, {}",
                                        limit, value, to_set(limit, value + kPlenty)));
+  }
+  if (refusal.is_of_proc && !settings.masked.empty()) {
+    return denied(
+        refusal,
+        fmt::format("{} {} covered by other mounts, which a new /proc would show again. Start the "
+                    "container around us with all of /proc (Docker: --security-opt "
+                    "systempaths=unconfined, podman: --security-opt unmask=ALL, Kubernetes: "
+                    "procMount: Unmasked), or as root: umount what covers it, or run the server as "
+                    "root",
+                    some_of(settings.masked), settings.masked.size() == 1 ? "is" : "are"));
   }
   if (settings.unprivileged_clone == 0L) {
     constexpr std::string_view kSetting = "kernel.unprivileged_userns_clone";
@@ -153,7 +214,7 @@ Result<void> probe_user_namespaces() {
   if (mount("tmpfs", "/tmp", "tmpfs", MS_NODEV | MS_NOSUID, nullptr) != 0) {
     return explain({.what = "mounts of its own", .error = errno, .limit = "mnt"}, settings);
   }
-  return {};
+  return mount_proc(settings);
 }
 
 }  // namespace trainyard::sandbox

@@ -82,13 +82,16 @@ TEST(UserNamespaceChild, DISABLED_Probe) {
   std::fprintf(stderr, "probe: %s\n", probed ? "fine" : probed.error().message.c_str());
 }
 
-// Runs the probe after `setting` in a user namespace of its own, where settings are its own, too.
+// Runs the probe after `setting` in a user namespace of its own, where settings are its own, too;
+// and so are mounts.
 std::string probe_after(const std::string& setting) {
   const std::string script = setting +
                              "exec /proc/self/fd/9 --gtest_also_run_disabled_tests "
                              "--gtest_filter=UserNamespaceChild.DISABLED_Probe";
   const Result<Fd> self = open_file("/proc/self/exe", O_RDONLY);
-  const auto output = run_command({.argv = {"unshare", "-Ur", "sh", "-c", script},
+  const auto output = run_command({.argv = {"unshare", "-Urm", "sh", "-c", script},
+                                   // Looking for leaks, a tracer of another namespace never ends.
+                                   .env = {{"ASAN_OPTIONS", "detect_leaks=0"}},
                                    .inherit_env = true,
                                    .fds = {{self->get(), 9}}},
                                   std::chrono::seconds(20));
@@ -114,6 +117,50 @@ TEST(UserNamespace, IsRefusedByTheRealKernelWithTheSettingNamed) {
   EXPECT_THAT(probe_after("echo 1 >/proc/sys/user/max_user_namespaces && "
                           "echo 0 >/proc/sys/user/max_pid_namespaces && "),
               AllOf(HasSubstr("a process namespace"), HasSubstr("user.max_pid_namespaces is 0")));
+}
+
+// The refusal of a /proc on a machine with these mounts.
+std::string words_for_proc(const std::string& mountinfo) {
+  const auto proc = TempDir::make();
+  EXPECT_TRUE(make_directories(proc->path() / "self/ns/user"));
+  EXPECT_TRUE(write_file(proc->path() / "self/mountinfo", mountinfo));
+  return explain({.what = "a /proc of its own", .error = EPERM, .is_of_proc = true},
+                 read_settings(proc->path()))
+      .message;
+}
+
+TEST(UserNamespace, NamesWhatCoversPartsOfProc) {
+  // A container of Docker's, as it is by default.
+  const std::string container =
+      "600 599 0:60 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw\n"
+      "601 600 0:60 /bus /proc/bus ro,nosuid,nodev,noexec,relatime - proc proc rw\n"
+      "602 600 0:60 /fs /proc/fs ro,nosuid,nodev,noexec,relatime - proc proc rw\n"
+      "603 600 0:60 /sys /proc/sys ro,nosuid,nodev,noexec,relatime - proc proc rw\n"
+      "604 600 0:64 / /proc/acpi ro,relatime - tmpfs tmpfs ro\n"
+      "605 600 0:61 /null /proc/kcore rw,nosuid - tmpfs tmpfs rw\n";
+  EXPECT_THAT(words_for_proc(container),
+              AllOf(HasSubstr("/proc/bus, /proc/fs, /proc/sys, /proc/acpi and 1 more are covered"),
+                    HasSubstr("systempaths=unconfined"), HasSubstr("unmask=ALL")));
+}
+
+TEST(UserNamespace, DoesNotBlameWhatIsMountedOnPurpose) {
+  const std::string machine =
+      "24 30 0:22 / /proc rw,relatime - proc proc rw\n"
+      "36 24 0:33 / /proc/sys/fs/binfmt_misc rw,relatime - autofs systemd-1 rw,fd=30\n"
+      "40 36 0:37 / /proc/sys/fs/binfmt_misc rw,relatime - binfmt_misc binfmt_misc rw\n";
+  EXPECT_THAT(words_for_proc(machine), HasSubstr("no setting that we know of"));
+}
+
+TEST(UserNamespace, IsRefusedByTheRealKernelWhereProcIsMasked) {
+  const std::string first = probe_after("");
+  if (first.find("fine") == std::string::npos) {
+    GTEST_SKIP() << first;
+  }
+  EXPECT_THAT(probe_after("mount -t tmpfs masked /proc/tty && "),
+              AllOf(HasSubstr("a /proc of its own"), HasSubstr("/proc/tty is covered")));
+  EXPECT_THAT(probe_after("mount --bind /dev/null /proc/version && "
+                          "mount -t tmpfs masked /proc/irq && "),
+              HasSubstr("/proc/version, /proc/irq are covered"));
 }
 
 }  // namespace

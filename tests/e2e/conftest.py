@@ -28,6 +28,9 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture(scope="session")
 def ordinary_user():
     user = OrdinaryUser()
+    if forbidden := user.may_not_run_instances():
+        user.remove()
+        pytest.skip(f"no ordinary user can run instances here: {forbidden}")
     yield user
     if user.is_made:
         assert not user.processes(), "processes of the ordinary user are left"

@@ -8,6 +8,7 @@ import stat
 
 import pytest
 from conftest import Jobs, Server, jobs_on, wait_for
+from false_server import outlives_a_false_server
 from machines import Machine, alive, finish, processes_with
 from ordinary_user import OrdinaryServer, delegated_groups, own_group
 
@@ -201,6 +202,24 @@ def test_a_job_outlives_the_death_of_the_server(ordinary_user):
     assert len(jobs.attempts(name)) == 1
     wait_for(lambda: not any((server.home / "run").iterdir()), 10, "clean-up")
     assert not processes_with(str(server.home / "run"))
+    assert server.stop() == 0
+
+
+def test_whoever_takes_the_servers_address_learns_nothing_and_is_not_believed(ordinary_user):
+    server = OrdinaryServer(ordinary_user, home="usurped").start()
+    outlives_a_false_server(Jobs(server))
+    assert server.stop() == 0
+
+
+def test_what_covers_parts_of_proc_is_named(ordinary_user):
+    script = 'mount -t tmpfs masked /proc/tty && mount --bind /dev/null /proc/version && exec "$0" "$@"'
+    around = ("unshare", "--map-root-user", "--mount", "sh", "-c", script)
+    server = OrdinaryServer(ordinary_user, "--network", "loopback", home="masked", around=around).start()
+    job = Jobs(server).run("masked", "print('never')")
+    assert job["TrainingJobStatus"] == "Failed"
+    for part in ("/proc/tty, /proc/version are covered", "systempaths=unconfined"):
+        assert part in job["FailureReason"], job["FailureReason"]
+    assert "no job can run" in (server.home / "server.log").read_text()
     assert server.stop() == 0
 
 
