@@ -25,8 +25,7 @@
 
 namespace trainyard::s3 {
 
-// "s3://bucket/key" as two strings; the key may be empty.
-struct Uri {
+struct Uri {  // "s3://bucket/key"; the key may be empty
   std::string bucket;
   std::string key;
 };
@@ -125,7 +124,7 @@ struct ListQuery {
 };
 
 struct ListPage {
-  std::vector<ObjectInfo> objects;  // key, size, etag, last_modified
+  std::vector<ObjectInfo> objects;  // key, size, etag, last_modified; checksums where it knows them
   std::vector<std::string> common_prefixes;
   bool truncated = false;
   std::string next_after = {};  // pass as `after` to go on
@@ -154,7 +153,9 @@ struct UploadInfo {
   std::string key;
   std::string upload_id;
   WallTime started{};
-  std::string owner = {};  // as PutOptions had it; other stores' answers leave it empty
+  std::string owner = {};  // these three as PutOptions had them; other stores leave them empty
+  std::optional<HashKind> checksum = {};
+  bool full_object_checksum = false;
 };
 
 // A page of unfinished uploads, in the order of key and id.

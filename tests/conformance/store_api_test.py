@@ -2,6 +2,7 @@
 """What boto3 asks of the object store beyond objects and parts, on a `trainyard store` of its own."""
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -9,34 +10,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-import boto3
-import botocore.config
 import botocore.exceptions
 import pytest
-from conftest import BINARY
-
-
-class Store:
-    """One running `trainyard store`, and clients with its key."""
-
-    def __init__(self, root):
-        self.root = root
-        self.process = subprocess.Popen([BINARY, "store", "--root", root, "--listen", "127.0.0.1:0"],
-                                        stdout=subprocess.PIPE, text=True)
-        words = self.process.stdout.readline().split()
-        self.endpoint = words[words.index("serves") + 1]
-        lines = (root / "credentials").read_text().splitlines()
-        found = dict(line.split(" = ") for line in lines if " = " in line)
-        self.key, self.secret = found["aws_access_key_id"], found["aws_secret_access_key"]
-
-    def client(self, endpoint=None, **settings):
-        config = botocore.config.Config(retries={"max_attempts": 0}, signature_version="s3v4", **settings)
-        return boto3.client("s3", endpoint_url=endpoint or self.endpoint, region_name="us-east-1", config=config,
-                            aws_access_key_id=self.key, aws_secret_access_key=self.secret)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+from conftest import BINARY, Server
+from lone_store import Store
 
 
 @pytest.fixture(scope="module")
@@ -235,3 +212,53 @@ def test_import_adopts_a_folder_and_goes_on(tmp_path):
     busy = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert busy.returncode == 1 and "stop the server" in busy.stderr
     assert running.stop() == 0
+
+
+def test_import_stops_at_ctrl_c_and_goes_on(tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name in "abc":
+        (folder / name).write_text(name)
+    with (folder / "long").open("wb") as sparse:
+        sparse.truncate(64 << 30)  # minutes of hashing, no disk
+    command = [BINARY, "store", "import", folder, "s3://data", "--root", tmp_path / "root", "--mode", "link", "--json"]
+    ours, theirs = os.openpty()
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True)
+    os.close(theirs)
+    try:
+        shown = b""
+        while not re.search(rb"[1-9].* GiB read, \d+ files/s", shown):
+            shown += os.read(ours, 4096)
+        running.send_signal(signal.SIGINT)
+        done = json.loads(running.communicate(timeout=30)[0])
+    finally:
+        running.kill()
+        running.wait()
+        os.close(ours)
+    assert running.returncode == 130 and done["stopped"] and done["files"] == 3
+    os.truncate(folder / "long", 1000)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    found = json.loads(again.stdout)
+    assert (again.returncode, found["passed"], found["files"], found["stopped"]) == (0, 3, 1, False)
+    lone = Store(tmp_path / "root")
+    assert [o["Size"] for o in lone.client().list_objects_v2(Bucket="data")["Contents"]] == [1, 1, 1, 1000]
+    assert lone.stop() == 0
+
+
+def test_import_leaves_out_homes_and_stores_below_the_folder(tmp_path):
+    (tmp_path / "srv/home").mkdir(parents=True)
+    home = Server(tmp_path / "srv/home").start()  # whatever such a home has today
+    assert home.stop() == 0
+    alone = Store(tmp_path / "srv/alone")
+    assert alone.stop() == 0
+    (tmp_path / "srv/data").write_text("data")
+    done = subprocess.run([BINARY, "store", "import", tmp_path / "srv", "s3://data", "--root", tmp_path / "root"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "1 files are objects" in done.stdout, done.stderr
+    assert "left out: home/: a Trainyard home" in done.stderr and "left out: alone/: a Trainyard store" in done.stderr
+    lone = Store(tmp_path / "root")
+    assert [o["Key"] for o in lone.client().list_objects_v2(Bucket="data")["Contents"]] == ["data"]
+    assert lone.stop() == 0
+    itself = subprocess.run([BINARY, "store", "import", tmp_path / "srv/home", "s3://data", "--root", tmp_path / "root"],
+                            capture_output=True, text=True, timeout=60)
+    assert itself.returncode == 2 and "is a Trainyard home" in itself.stderr

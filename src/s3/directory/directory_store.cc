@@ -6,6 +6,7 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "s3/checksum.h"
+#include "s3/directory/content_batch.h"
 #include "s3/directory/directory_state.h"
 #include "s3/names.h"
 
@@ -111,28 +112,6 @@ Result<void> settle(Index& index, const ContentFiles& files) {
     YARD_TRY(index.confirm(change, *is_good));
   }
   return {};
-}
-
-bool is_batch(const std::string& incoming) {
-  return incoming.size() == 2 * 12;
-}
-
-Result<std::vector<std::string>> contents_of_batch(const ContentFiles& files,
-                                                   const std::string& name) {
-  std::vector<std::string> found;
-  const Path shard = files.published_path(name).parent_path();
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(shard, error), end; !error && it != end;
-       it.increment(error)) {
-    std::string content = it->path().filename().string();
-    if (content.starts_with(name)) {
-      found.push_back(std::move(content));
-    }
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return disk_error("listing " + shard.string(), error.value());
-  }
-  return found;
 }
 
 // Crash points: a content that never reached the index, and one that left it.

@@ -5,7 +5,8 @@
 // come from any thread.
 //
 //   <root>/index.db            buckets, objects, uploads, parts, contents to remove
-//   <root>/incoming/<id>       being written, or written and not yet in the index
+//   <root>/incoming/<id>       being written, or written and not yet in the index; see
+//                              content_batch.h for the names of imports
 //   <root>/data/<2 hex>/<id>   contents that the index names
 //
 // A content above 4 MiB is written and synced first and named in the index last, in one synced
@@ -24,26 +25,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "s3/directory/local_file.h"
 #include "s3/object_store.h"
 
 namespace trainyard::s3 {
-
-// A file of this machine that is to become an object.
-struct LocalFile {
-  std::string key;
-  int fd = -1;  // borrowed; open for reading
-  std::uint64_t size = 0;
-  WallTime modified{};    // of the object, too
-  bool may_share = true;  // the bytes by reflink, where the file system can
-  bool may_link = false;  // the file itself, by hard link: nobody will change it
-};
-
-struct AdoptedFiles {
-  std::uint64_t files = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t shared = 0;                                       // of `files`
-  std::vector<std::pair<std::string, std::string>> refused = {};  // key, and why
-};
 
 class DirectoryStore final : public ObjectStore {
  public:
@@ -101,9 +86,14 @@ class DirectoryStore final : public ObjectStore {
   Result<void> set_bucket_setting(const std::string& bucket, const std::string& name,
                                   const std::string& text) override;
 
-  // All of them durable with one sync; a file that changes while it is read is refused. kExhausted
-  // and other errors of the store itself leave none of them.
-  Result<AdoptedFiles> adopt_files(const std::string& bucket, const std::vector<LocalFile>& files);
+  // All that `files` gives becomes objects, durable with one sync, or as many as there were when
+  // `watch` stopped it. A file that changes while it is read is refused. kExhausted and other
+  // errors of the store itself leave none of them. May run for several batches at once.
+  Result<AdoptedFiles> adopt_files(const std::string& bucket, const LocalFiles& files,
+                                   const AdoptWatch& watch = {});
+  // For each of `keys` the object of that name; empty where there is none.
+  Result<std::vector<std::optional<KnownFile>>> find_known(const std::string& bucket,
+                                                           const std::vector<std::string>& keys);
 
   // Aborts the uploads of which nothing was heard since `before`, and says how many. Told to stop,
   // it leaves the others for the next time.

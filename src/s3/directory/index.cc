@@ -186,16 +186,6 @@ Result<Contents> Index::put_object(const std::string& bucket, const ObjectRow& r
   });
 }
 
-Result<Contents> Index::put_objects(const std::string& bucket, const std::vector<ObjectRow>& rows) {
-  return replace([&](Connection& connection, Contents& dropped) -> Result<void> {
-    YARD_TRY(const std::int64_t id, bucket_id(connection, bucket));
-    for (const ObjectRow& row : rows) {
-      YARD_TRY(replace_object(connection, id, row, {}, dropped));
-    }
-    return {};
-  });
-}
-
 Result<void> Index::set_tags(const std::string& bucket, const std::string& key,
                              const std::map<std::string, std::string>& tags) {
   return change([&](Connection& connection) -> Result<void> {
@@ -238,8 +228,9 @@ Result<Contents> Index::remove_object_if(const std::string& bucket, const std::s
 Result<ListPage> Index::list(const std::string& bucket, const ListQuery& query) {
   YARD_TRY(Reader connection, reader());
   YARD_TRY(const std::int64_t id, bucket_id(*connection, bucket));
-  YARD_TRY(Statement walk, connection->prepare("SELECT key, size, etag, modified FROM objects"
-                                               " WHERE bucket=?1 AND key>=?2 ORDER BY key"));
+  YARD_TRY(Statement walk, connection->prepare("SELECT key, size, etag, modified, description"
+                                               " FROM objects WHERE bucket=?1 AND key>=?2"
+                                               " ORDER BY key"));
   return list_page(walk, id, query);
 }
 

@@ -21,6 +21,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "s3/directory/group_commit.h"
+#include "s3/directory/local_file.h"
 #include "s3/directory/record.h"
 #include "s3/directory/sqlite.h"
 #include "s3/object_store.h"
@@ -83,7 +84,10 @@ class Index {
   Result<void> confirm(const Unconfirmed& change, bool is_good);
   // For those that would wait for the next transaction.
   Result<void> confirm_all();
-  // All of them in one transaction.
+  // Of many at once (index_bulk.cc): size and time of each that is there, and all in one
+  // transaction.
+  Result<std::vector<std::optional<KnownFile>>> known(const std::string& bucket,
+                                                      const std::vector<std::string>& keys);
   Result<Contents> put_objects(const std::string& bucket, const std::vector<ObjectRow>& rows);
   Result<void> set_tags(const std::string& bucket, const std::string& key,
                         const std::map<std::string, std::string>& tags);

@@ -164,6 +164,10 @@ Result<std::vector<UploadInfo>> find_uploads(Connection& connection, std::int64_
     }
     YARD_TRY(PutOptions options, decode_options(query.text(3)));
     upload.owner = std::move(options.owner);
+    if (!options.compute.empty()) {
+      upload.checksum = options.compute.front();
+      upload.full_object_checksum = options.full_object_checksum;
+    }
     uploads.push_back(std::move(upload));
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "s3/directory/record.h"
 #include "s3/names.h"
 
 namespace trainyard::s3 {
@@ -43,7 +44,8 @@ class Lister {
         page_.next_after = last_;
         return std::move(page_);
       }
-      if (!take(std::move(key))) {
+      YARD_TRY(const bool goes_on, take(std::move(key)));
+      if (!goes_on) {
         return std::move(page_);
       }
     }
@@ -61,7 +63,8 @@ class Lister {
     return true;
   }
 
-  bool take(std::string key) {
+  // False when nothing can follow.
+  Result<bool> take(std::string key) {
     const std::string common = common_prefix_of(key, ask_.prefix, ask_.delimiter);
     if (common.empty()) {
       last_ = key;
@@ -69,6 +72,7 @@ class Lister {
                                .size = static_cast<std::uint64_t>(query_.integer(1)),
                                .etag = query_.text(2),
                                .last_modified = WallTime(Duration(query_.integer(3)))});
+      YARD_TRY(page_.objects.back().checksums, described_checksums(query_.text(4)));
       return true;
     }
     last_ = common;

@@ -11,9 +11,9 @@
 
 namespace trainyard::s3 {
 
-// `walk` takes a bucket (1) and the least key (2), and gives key, size, etag and modified in key
-// order. A listing begins behind `query.after`; where that is itself a common prefix, behind all
-// that it stands for.
+// `walk` takes a bucket (1) and the least key (2), and gives key, size, etag, modified and
+// description in key order. A listing begins behind `query.after`; where that is itself a common
+// prefix, behind all that it stands for.
 Result<ListPage> list_page(Statement& walk, std::int64_t bucket, const ListQuery& query);
 
 }  // namespace trainyard::s3

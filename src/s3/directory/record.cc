@@ -177,6 +177,19 @@ Result<void> decode_description(std::string_view text, ObjectInfo& info, Parts p
   });
 }
 
+Result<std::vector<Checksum>> described_checksums(std::string_view text) {
+  if (text.empty()) {
+    return std::vector<Checksum>();  // of a million keys in a listing most have none
+  }
+  std::string lines;
+  for (const std::string_view line : split(before_parts(text), '\n')) {
+    if (line.starts_with("c ")) {
+      lines.append(line).append("\n");
+    }
+  }
+  return decode_checksums(lines);
+}
+
 std::string encode_options(const PutOptions& options) {
   std::string out;
   put_headers(out, options.content_type, options.headers);

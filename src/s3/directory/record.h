@@ -25,6 +25,9 @@ enum class Parts { kRead, kSkip };
 Result<void> decode_description(std::string_view text, ObjectInfo& info,
                                 Parts parts = Parts::kRead);
 
+// Its checksums alone; the rest is not looked at.
+Result<std::vector<Checksum>> described_checksums(std::string_view text);
+
 // What an upload's creation says about the object to come.
 std::string encode_options(const PutOptions& options);
 Result<PutOptions> decode_options(std::string_view text);

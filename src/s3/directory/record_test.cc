@@ -64,6 +64,19 @@ TEST(Record, IsReadWithoutItsPartsWhenNobodyAsksForThem) {
   EXPECT_TRUE(back.parts.empty());
 }
 
+TEST(Record, GivesItsChecksumsAlone) {
+  ObjectInfo info{.key = "k", .etag = "e", .content_type = "c CRC32 AAAA"};
+  info.headers = {{"x-amz-meta-c", "c\nc CRC32 BBBB"}};
+  info.checksums = {{.kind = HashKind::kCrc32c, .base64 = "a/b+c=-2", .composite = true}};
+  info.parts = {{.size = 5, .checksums = {{.kind = HashKind::kSha1, .base64 = "CCCC"}}}};
+  const auto found = described_checksums(encode_description(info));
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().kind, HashKind::kCrc32c);
+  EXPECT_TRUE(found->front().composite);
+  EXPECT_TRUE(described_checksums("")->empty());
+}
+
 TEST(Record, KeepsWhatAnUploadWasCreatedWith) {
   const PutOptions options{.content_type = "a/b",
                            .headers = {{"x-amz-meta-a", "1"}},

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "http/tls.h"
-#include "s3/directory/adopt.h"
+#include "s3/adopt/adopt.h"
 #include "server/flags.h"
 
 namespace trainyard::server {

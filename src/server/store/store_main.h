@@ -9,8 +9,8 @@
 namespace trainyard::server {
 
 // `args` without the verb. Gives the exit code: 0 done or stopped as told; 1 could not start, or
-// something was refused or failed; 2 wrong usage. Call it before any thread is started: it blocks
-// two signals for all of them.
+// something was refused or failed; 2 wrong usage; 130 an import was stopped. Call it before any
+// thread is started: it blocks two signals for all of them.
 int store_main(std::vector<std::string> args);
 
 }  // namespace trainyard::server
