@@ -21,7 +21,7 @@ namespace {
 // lost wake-up is a state in which nothing can happen any more.
 enum class Barriers { kAsymmetric, kFences, kOnlySleeperFences, kNone };
 
-constexpr int kMessages = 4;
+constexpr int kMessages = 3;
 constexpr int kMaxDepth = 2;
 
 // Shared words; those of a thread's bell are at + thread.

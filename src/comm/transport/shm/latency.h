@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one-way latency between two cores, measured by a short ping-pong of local ranks 0 and 1, at
-// start and again now and then, since it changes without notice on shared machines and decides
-// which store instruction is right. Rank 0 invites; rank 1 accepts while it waits for something and
-// answers for a moment; rank 0, at its next call, sees that and measures: some ten microseconds,
-// not more often than every quarter of a second. Owned by the transport's thread.
+// How far the cores of local ranks 0 and 1 are from each other: the one-way latency, by a short
+// ping-pong, and the store instruction by which 64 KiB get across sooner. Both change without
+// notice on shared machines, so they are measured at start and again now and then. Rank 0 invites;
+// rank 1 accepts while it waits for something and answers for a moment; rank 0, at its next call,
+// sees that and measures: some ten microseconds, not more often than every quarter of a second, and
+// a hundred when the latency has become another one. Owned by the transport's thread.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
+#include <vector>
 
+#include "comm/combine/combine.h"
 #include "comm/transport/shm/segment.h"
 
 namespace trainyard::comm {
@@ -19,15 +24,22 @@ class LatencyProbe {
  public:
   enum class Role : std::uint8_t { kMeasures, kAnswers, kNone };
 
-  // kNone only reads what the others measured. `patience` is how long a rank that measures or
-  // answers lets the other one keep it waiting, at worst because its core was taken from it.
-  LatencyProbe(ProbeLines& lines, Role role,
+  // kNone only reads what the others measured. `buffer` is the segment's, for the trial of stores.
+  // `patience` is how long a rank that measures or answers lets the other one keep it waiting, at
+  // worst because its core was taken from it.
+  LatencyProbe(ProbeLines& lines, std::span<std::byte> buffer, Role role,
                std::chrono::microseconds patience = std::chrono::microseconds(50))
-      : lines_(lines), role_(role), patience_(patience) {}
+      : lines_(lines), buffer_(buffer), role_(role), patience_(patience) {}
 
   // One way, or 0 when it was never measured.
   std::chrono::nanoseconds one_way() const {
     return std::chrono::nanoseconds(lines_.one_way_ns.value.load(std::memory_order_relaxed));
+  }
+  // For messages about as long as the trial's, or longer. kCached until it was measured.
+  Store better_store() const {
+    return lines_.is_streaming_better.value.load(std::memory_order_relaxed) != 0
+               ? Store::kNonTemporal
+               : Store::kCached;
   }
 
   // To be called now and then while waiting: costs a look at one line.
@@ -59,14 +71,24 @@ class LatencyProbe {
   void invite(std::chrono::steady_clock::time_point now);
   void measure();
   void answer();
-  bool wait_for(const std::atomic<std::uint64_t>& line, std::uint64_t value) const;
+  // False when the answer did not come.
+  bool ping(std::uint64_t number);
+  std::optional<std::chrono::nanoseconds> measure_latency();
+  std::optional<std::chrono::nanoseconds> measure_store(Store store, std::uint64_t first);
+  bool try_stores();
+  // The line's value once it is another one than `old`.
+  std::optional<std::uint64_t> wait_for_change(const ProbeLines::Line& line,
+                                               std::uint64_t old) const;
 
   ProbeLines& lines_;
+  std::span<std::byte> buffer_;
   Role role_;
   std::chrono::microseconds patience_;
   std::uint64_t round_ = 0;  // invited (rank 0), answered (rank 1)
   std::uint64_t done_ = 0;   // measured or given up
   std::chrono::steady_clock::time_point next_ = {};
+  std::chrono::nanoseconds tried_at_{0};  // the latency at the last trial of stores
+  std::vector<std::byte> own_;            // what the trial copies from or to
 };
 
 }  // namespace trainyard::comm

@@ -2,6 +2,7 @@
 #include "comm/transport/shm/latency.h"
 
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -23,12 +24,14 @@ bool never() {
 
 TEST(LatencyProbe, IsKnownToAllOnceTwoRanksHaveMeasured) {
   ProbeLines lines;
-  LatencyProbe reader(lines, Role::kNone);
+  std::vector<std::byte> buffer(64 << 10);
+  LatencyProbe reader(lines, {}, Role::kNone);
   EXPECT_EQ(reader.one_way(), nanoseconds(0));
   {
-    std::jthread one(
-        [&] { LatencyProbe(lines, Role::kAnswers, kLong).measure_now(seconds(20), never); });
-    LatencyProbe(lines, Role::kMeasures, kLong).measure_now(seconds(20), never);
+    std::jthread one([&] {
+      LatencyProbe(lines, buffer, Role::kAnswers, kLong).measure_now(seconds(20), never);
+    });
+    LatencyProbe(lines, buffer, Role::kMeasures, kLong).measure_now(seconds(20), never);
   }
   EXPECT_GT(reader.one_way(), nanoseconds(0));
   EXPECT_LT(reader.one_way(), seconds(1));
@@ -36,20 +39,22 @@ TEST(LatencyProbe, IsKnownToAllOnceTwoRanksHaveMeasured) {
 
 TEST(LatencyProbe, GivesUpWithoutAPartnerAndWhenItIsOver) {
   ProbeLines lines;
+  std::vector<std::byte> buffer(64 << 10);
   const Clock::time_point start = Clock::now();
-  LatencyProbe(lines, Role::kMeasures).measure_now(std::chrono::milliseconds(2), never);
-  LatencyProbe(lines, Role::kAnswers).measure_now(std::chrono::milliseconds(2), never);
-  LatencyProbe(lines, Role::kAnswers).measure_now(seconds(100), [] { return true; });
+  LatencyProbe(lines, buffer, Role::kMeasures).measure_now(std::chrono::milliseconds(2), never);
+  LatencyProbe(lines, buffer, Role::kAnswers).measure_now(std::chrono::milliseconds(2), never);
+  LatencyProbe(lines, buffer, Role::kAnswers).measure_now(seconds(100), [] { return true; });
   EXPECT_LT(Clock::now() - start, seconds(20));
   EXPECT_EQ(lines.one_way_ns.value.load(), 0U);
 }
 
 TEST(LatencyProbe, MeasuresWhenRankOneWaitsAndRankZeroIsBusy) {
   ProbeLines lines;
-  LatencyProbe zero(lines, Role::kMeasures, kLong);
+  std::vector<std::byte> buffer(64 << 10);
+  LatencyProbe zero(lines, buffer, Role::kMeasures, kLong);
   const Clock::time_point end = Clock::now() + seconds(20);
   std::jthread one([&](const std::stop_token& stop) {
-    LatencyProbe probe(lines, Role::kAnswers, kLong);
+    LatencyProbe probe(lines, buffer, Role::kAnswers, kLong);
     while (!stop.stop_requested()) {
       probe.while_waiting(Clock::now());
     }

@@ -15,6 +15,7 @@ constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargestMessage = 128 << 10;
 constexpr std::uint64_t kLeastMessage = 8 << 10;
+constexpr std::uint64_t kProbeBytes = 64 << 10;
 constexpr std::uint64_t kPoolBudget = 1 << 20;
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 36;
 
@@ -27,6 +28,7 @@ struct Places {
   std::uint64_t consumed = 0;
   std::uint64_t entries = 0;
   std::uint64_t pools = 0;
+  std::uint64_t probe_buffer = 0;
   std::uint64_t end = 0;
 };
 
@@ -61,7 +63,8 @@ Places places_of(const SegmentShape& shape) {
   places.consumed = up(sizeof(Header), kPage) + shape.world * sizeof(PerRank);
   places.entries = up(places.consumed + pairs * sizeof(Consumed), kPage);
   places.pools = up(places.entries + pairs * shape.depth * sizeof(Entry), kPage);
-  places.end = places.pools + shape.world * up(shape.small_lane + shape.large_lane, kPage);
+  places.probe_buffer = places.pools + shape.world * up(shape.small_lane + shape.large_lane, kPage);
+  places.end = places.probe_buffer + kProbeBytes;
   return places;
 }
 
@@ -85,6 +88,7 @@ Segment::Segment(SharedMemory memory, const SegmentShape& shape)
   consumed_at_ = places.consumed;
   entries_at_ = places.entries;
   pools_at_ = places.pools;
+  probe_buffer_at_ = places.probe_buffer;
 }
 
 Result<Segment> Segment::create(const SegmentShape& shape) {
@@ -147,6 +151,10 @@ std::span<std::byte> Segment::pool(std::uint32_t rank) const {
 
 ProbeLines& Segment::probe() const {
   return at<Header>(0)->probe;
+}
+
+std::span<std::byte> Segment::probe_buffer() const {
+  return memory_.bytes().subspan(probe_buffer_at_, kProbeBytes);
 }
 
 bool Segment::has_fences() const {

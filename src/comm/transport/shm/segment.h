@@ -3,10 +3,11 @@
 // leader of the host), passed to the others as a descriptor (fd_passing.h), mapped once by each.
 // Everything in it starts as zero, so that no rank has to prepare anything for another one.
 //
-//   +--------+------------------+------------------+---------------------+----------------------+
-//   | header | bell, board: per | consumed: per    | entries: per ordered| pool: per rank, small|
-//   | probe  | rank             | ordered pair     | pair                | lane and large lane  |
-//   +--------+------------------+------------------+---------------------+----------------------+
+//   +--------+-------------+---------------+---------------+-------------------+--------------+
+//   | header | bell, board | consumed      | entries       | pool: small lane, | probe buffer |
+//   | probe  | of a rank   | of an ordered | of an ordered | large lane of a   |              |
+//   |        |             | pair          | pair          | rank              |              |
+//   +--------+-------------+---------------+---------------+-------------------+--------------+
 #pragma once
 
 #include <atomic>
@@ -40,16 +41,18 @@ struct SegmentShape {
 // message does not wrap around the end of a lane. About 1 MiB a rank, in small worlds less.
 SegmentShape default_shape(std::uint32_t world);
 
-// One-line mailboxes for measuring the latency between local ranks 0 and 1: latency.h.
+// One-line mailboxes for measuring how far local ranks 0 and 1 are from each other: latency.h.
 struct ProbeLines {
   struct alignas(64) Line {
     std::atomic<std::uint64_t> value = 0;
   };
-  Line invited;     // written by rank 0
-  Line ping;        // written by rank 0
-  Line accepted;    // written by rank 1
-  Line pong;        // written by rank 1
-  Line one_way_ns;  // the result, 0: none yet
+  Line invited;   // written by rank 0
+  Line ping;      // written by rank 0
+  Line accepted;  // written by rank 1
+  Line pong;      // written by rank 1
+  // Results, written by rank 0; zero: none yet.
+  Line one_way_ns;
+  Line is_streaming_better;
 };
 
 class Segment {
@@ -70,6 +73,7 @@ class Segment {
   // The small lane, then the large one.
   std::span<std::byte> pool(std::uint32_t rank) const;
   ProbeLines& probe() const;
+  std::span<std::byte> probe_buffer() const;  // 64 KiB for the same
 
   // Whether all ranks fence (doorbell.h). Set by a rank that must, before the first message.
   bool has_fences() const;
@@ -91,6 +95,7 @@ class Segment {
   std::uint64_t consumed_at_ = 0;
   std::uint64_t entries_at_ = 0;
   std::uint64_t pools_at_ = 0;
+  std::uint64_t probe_buffer_at_ = 0;
 };
 
 }  // namespace trainyard::comm

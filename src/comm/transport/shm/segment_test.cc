@@ -46,6 +46,7 @@ TEST(Segment, GivesEveryRankItsOwnPartOfEverything) {
       }
     }
     touch(std::as_writable_bytes(std::span(&segment.probe(), 1)));
+    touch(segment.probe_buffer());
   };
   int number = 0;
   each_part([&](std::span<std::byte> part) { std::memset(part.data(), ++number, part.size()); });

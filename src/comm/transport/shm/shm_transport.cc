@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint32_t kNotHere = ~0U;
 // Below it a copy costs less than to keep the sender's memory until the last reader is done.
 constexpr std::size_t kLeastInPlace = 4 << 10;
+// Below it cached stores won in every state that was met (bench/shm_bench.cc).
+constexpr std::size_t kLeastStreamed = 32 << 10;
 
 LatencyProbe::Role role_of(const ShmOptions& options) {
   if (options.index > 1 || options.ranks.size() < 2) {
@@ -67,7 +69,7 @@ ShmTransport::ShmTransport(std::shared_ptr<const Segment> segment, ShmOptions op
       pool_(segment_->pool(options_.index)),
       small_(0, segment_->shape().small_lane),
       large_(segment_->shape().small_lane, segment_->shape().large_lane),
-      probe_(segment_->probe(), role_of(options_)) {
+      probe_(segment_->probe(), segment_->probe_buffer(), role_of(options_)) {
   const SegmentShape& shape = segment_->shape();
   const std::uint32_t own = options_.index;
   for (std::uint32_t peer = 0; peer < shape.world; ++peer) {
@@ -255,9 +257,7 @@ std::byte* ShmTransport::map(std::int32_t peer, Window window) {
 }
 
 bool ShmTransport::prefers_non_temporal(std::size_t bytes) const {
-  constexpr std::chrono::nanoseconds kFar(120);
-  constexpr std::size_t kLeast = 32 << 10;
-  return bytes >= kLeast && probe_.one_way() >= kFar;
+  return bytes >= kLeastStreamed && probe_.better_store() == Store::kNonTemporal;
 }
 
 }  // namespace trainyard::comm

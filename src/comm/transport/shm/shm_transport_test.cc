@@ -263,7 +263,7 @@ TEST_P(Waiting, ForRoomEndsWhenAMessageIsReleased) {
 }
 
 TEST_P(Waiting, LosesNoWakeUpInAPingPong) {
-  constexpr std::uint64_t kRounds = 200;
+  constexpr std::uint64_t kRounds = 100;
   ranks_.run([&](std::size_t rank, ShmTransport& transport) {
     const auto peer = static_cast<std::int32_t>(1 - rank);
     for (std::uint64_t n = 1; n <= kRounds; ++n) {
@@ -298,7 +298,7 @@ TEST(ShmTransport, ManyRanksSendToAllAtOnce) {
         others.push_back(static_cast<std::int32_t>(peer));
       }
     }
-    for (std::uint64_t n = 1; n <= 100; ++n) {
+    for (std::uint64_t n = 1; n <= 40; ++n) {
       const std::size_t bytes = n * 97 % 20'000;
       send(transport, others, bytes, n, Patience::kSpin);
       for (const std::int32_t peer : others) {

@@ -22,7 +22,7 @@ constexpr microseconds kYielding{2000};  // and without, all together
 // A gap this long between two looks at the clock: somebody else had the core. Then it is shared for
 // the next while, whoever that is.
 constexpr microseconds kGap{500};
-constexpr std::chrono::milliseconds kCrowded{200};
+constexpr std::chrono::milliseconds kCrowded{100};
 
 microseconds microseconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration_cast<microseconds>(to - from);
