@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "comm/run/trial.h"
