@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/run/check.h"
+#include "comm/run/explain.h"
 #include "comm/run/parts.h"
 #include "comm/run/point_to_point.h"
 #include "comm/run/queue.h"
@@ -118,6 +119,46 @@ void Communicator::abort(const std::string& reason) {
   state_->parts.fault->raise(
       Error{Code::kCancelled,
             fmt::format("'{}' was aborted by rank {}: {}", state_->parts.name, rank(), reason)});
+}
+
+std::optional<Error> Communicator::fault() const {
+  const Fault& fault = *state_->parts.fault;
+  return fault.is_raised() ? std::optional(fault.error()) : std::nullopt;
+}
+
+Result<std::uint64_t> Communicator::begin_elsewhere(const Signature& signature,
+                                                    std::uint64_t bytes) {
+  if (const auto raised = fault()) {
+    return *raised;
+  }
+  return state_->queue.note_elsewhere({.request = {}, .signature = signature, .bytes = bytes});
+}
+
+void Communicator::end_elsewhere(std::uint64_t sequence, bool is_complete) {
+  Parts& parts = state_->parts;
+  parts.recorder->ended(sequence, is_complete);
+  if (is_complete && parts.board != nullptr) {
+    parts.board->note_completed(sequence);
+  }
+}
+
+Error Communicator::give_up_elsewhere(std::uint64_t sequence, const Signature& signature,
+                                      std::chrono::milliseconds timeout) {
+  Parts& parts = state_->parts;
+  Overdue what{.timeout = timeout};
+  for (std::int32_t rank = 0; rank < parts.world.size; ++rank) {
+    const auto last = parts.board == nullptr ? std::nullopt : parts.board->last_issued(rank);
+    if (last && *last >= sequence) {
+      what.heard.push_back(rank);
+    } else {
+      what.silent.push_back({.rank = rank, .last_issued = last});
+    }
+  }
+  const Scene scene{.communicator = parts.name,
+                    .rank = parts.world.rank,
+                    .label = {.sequence = sequence, .signature = signature}};
+  parts.fault->raise(overdue(scene, what));
+  return parts.fault->error();
 }
 
 std::string Communicator::flight_record() const {

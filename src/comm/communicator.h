@@ -108,7 +108,21 @@ class Communicator {
   // thread.
   void abort(const std::string& reason);
 
+  // What ended this communicator; nullopt while it works.
+  std::optional<Error> fault() const;
+
   std::string flight_record() const;  // JSON lines, oldest first
+
+  // For an operation that something else performs, as a backend that is wrapped: it takes the next
+  // number of the collectives, is recorded, shown to the other ranks and compared with theirs.
+  // Called like issue(); the error of the fault when there is one.
+  Result<std::uint64_t> begin_elsewhere(const Signature& signature, std::uint64_t bytes);
+  // Once for each number, from any thread.
+  void end_elsewhere(std::uint64_t sequence, bool is_complete);
+  // It has taken longer than `timeout`: ends the communicator on all ranks, and says who has not
+  // begun it, as far as is known.
+  Error give_up_elsewhere(std::uint64_t sequence, const Signature& signature,
+                          std::chrono::milliseconds timeout);
 
   // From what create() makes; run/parts.h.
   struct Parts;

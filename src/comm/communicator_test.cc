@@ -139,6 +139,48 @@ TEST_P(CreateTest, AnAbortEndsEveryRanksWaitWithinASecond) {
   });
 }
 
+TEST_P(CreateTest, OperationsElsewhereAreComparedToo) {
+  run_world(3, GetParam(), [](Communicator& communicator) {
+    Signature signature{
+        .kind = OpKind::kAllReduce, .dtype = DType::kF32, .reduce = ReduceOp::kSum, .count = 8};
+    auto begun = communicator.begin_elsewhere(signature, 32);
+    ASSERT_TRUE(begun);
+    EXPECT_EQ(*begun, 1U);
+    communicator.end_elsewhere(*begun, true);
+    EXPECT_THAT(communicator.flight_record(), HasSubstr("completed"));
+    signature.count = communicator.rank() == 1 ? 8 : 9;
+    EXPECT_TRUE(communicator.begin_elsewhere(signature, 36));
+    const auto deadline = steady_clock::now() + seconds(5);
+    while (!communicator.fault() && steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    ASSERT_TRUE(communicator.fault());
+    EXPECT_EQ(communicator.fault()->code, Code::kConflict);
+    EXPECT_THAT(communicator.fault()->message, HasSubstr("of 9 float32"));
+    EXPECT_FALSE(communicator.begin_elsewhere(signature, 36));
+  });
+}
+
+TEST_P(CreateTest, AnOperationElsewhereThatIsGivenUpEndsAllRanks) {
+  run_world(2, GetParam(), [](Communicator& communicator) {
+    if (communicator.rank() == 1) {
+      const auto deadline = steady_clock::now() + seconds(5);
+      while (!communicator.fault() && steady_clock::now() < deadline) {
+        std::this_thread::yield();
+      }
+      ASSERT_TRUE(communicator.fault());
+      return;
+    }
+    const Signature signature{.kind = OpKind::kBarrier};
+    const auto begun = communicator.begin_elsewhere(signature, 0);
+    ASSERT_TRUE(begun);
+    const Error error = communicator.give_up_elsewhere(*begun, signature, milliseconds(7));
+    EXPECT_EQ(error.code, Code::kDeadline);
+    EXPECT_THAT(error.message, HasSubstr("took longer than 7 ms on rank 0"));
+    EXPECT_THAT(error.message, HasSubstr("heard in it from ranks: 0; not from: 1"));
+  });
+}
+
 TEST_P(CreateTest, RanksThatDisagreeAreAllTold) {
   run_world(3, GetParam(), [](Communicator& communicator) {
     std::vector<float> values(communicator.rank() == 1 ? 8 : 9, 1.0F);

@@ -151,6 +151,14 @@ Operation operation_of(const yard_operation& from) {
   return operation;
 }
 
+Signature signature_of(const yard_elsewhere& from) {
+  return {.kind = static_cast<OpKind>(from.kind),
+          .dtype = static_cast<DType>(from.dtype),
+          .reduce = static_cast<ReduceOp>(from.reduce),
+          .root = from.root,
+          .count = from.count};
+}
+
 }  // namespace
 
 int yard_comm_abi(void) {
@@ -238,6 +246,32 @@ void yard_buffer_free(yard_buffer* buffer) {
 
 void yard_comm_abort(yard_comm* comm, const char* reason) {
   comm->own->abort(text_of(reason));
+}
+
+int yard_comm_fault(const yard_comm* comm, char** error) {
+  const auto fault = comm->own->fault();
+  return fault ? report(*fault, error) : YARD_OK;
+}
+
+int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* sequence,
+                    char** error) {
+  const auto begun = comm->own->begin_elsewhere(signature_of(*operation), operation->bytes);
+  if (!begun) {
+    return report(begun.error(), error);
+  }
+  *sequence = *begun;
+  return YARD_OK;
+}
+
+void yard_comm_end(yard_comm* comm, uint64_t sequence, int is_complete) {
+  comm->own->end_elsewhere(sequence, is_complete != 0);
+}
+
+int yard_comm_give_up(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
+                      int64_t timeout_ms, char** error) {
+  return report(comm->own->give_up_elsewhere(sequence, signature_of(*operation),
+                                             std::chrono::milliseconds(timeout_ms)),
+                error);
 }
 
 char* yard_comm_flight_record(yard_comm* comm) {

@@ -152,6 +152,26 @@ YARD_API int yard_comm_allocate(yard_comm* comm, size_t bytes, yard_buffer** buf
 YARD_API void yard_buffer_free(yard_buffer* buffer);
 
 YARD_API void yard_comm_abort(yard_comm* comm, const char* reason);
+/* 0 while it works, or what ended it. */
+YARD_API int yard_comm_fault(const yard_comm* comm, char** error);
+
+/* An operation that something else performs, as communicator.h says of begin_elsewhere(). Ranks
+ * must agree on all of it but `bytes`; root is -1 where there is none. */
+typedef struct yard_elsewhere {
+  yard_kind kind;
+  yard_dtype dtype;
+  yard_reduce reduce;
+  int32_t root;
+  uint64_t count; /* elements */
+  uint64_t bytes;
+} yard_elsewhere;
+YARD_API int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* sequence,
+                             char** error);
+YARD_API void yard_comm_end(yard_comm* comm, uint64_t sequence, int is_complete);
+/* Always an error: YARD_DEADLINE, or what had ended the communicator before. */
+YARD_API int yard_comm_give_up(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
+                               int64_t timeout_ms, char** error);
+
 /* JSON lines; free with yard_free. */
 YARD_API char* yard_comm_flight_record(yard_comm* comm);
 YARD_API void yard_free(void* memory);

@@ -40,16 +40,20 @@ void Collectives::note_issued(std::uint64_t sequence, const Checked& checked) {
   }
 }
 
+void Collectives::note_started(std::uint64_t sequence) {
+  parts_.recorder.started(sequence);
+  if (parts_.board != nullptr) {
+    parts_.board->note_started(sequence);
+  }
+}
+
 Result<void> Collectives::perform(std::uint64_t sequence, const Operation& operation,
                                   const Checked& checked, Patience patience) {
   if (parts_.fault.is_raised()) {
     parts_.recorder.ended(sequence, false);
     return parts_.fault.error();
   }
-  parts_.recorder.started(sequence);
-  if (parts_.board != nullptr) {
-    parts_.board->note_started(sequence);
-  }
+  note_started(sequence);
   executor_.set_patience(patience);
   const Task task{.label = {.sequence = sequence, .signature = checked.signature},
                   .input = operation.input,

@@ -37,6 +37,7 @@ class Collectives {
   explicit Collectives(Parts parts);
 
   void note_issued(std::uint64_t sequence, const Checked& checked);
+  void note_started(std::uint64_t sequence);
   // In the order of the numbers, by one thread at a time.
   Result<void> perform(std::uint64_t sequence, const Operation& operation, const Checked& checked,
                        Patience patience);

@@ -47,6 +47,14 @@ Result<std::shared_ptr<Work::State>> Queue::issue(Operation operation, Checked c
   return work;
 }
 
+std::uint64_t Queue::note_elsewhere(const Checked& checked) {
+  const MutexLock lock(mutex_);
+  const std::uint64_t sequence = ++last_;
+  collectives_.note_issued(sequence, checked);
+  collectives_.note_started(sequence);
+  return sequence;
+}
+
 std::shared_ptr<Work::State> Queue::push(Operation operation, Checked checked) {
   auto work = std::make_shared<Work::State>();
   work->operation = std::move(operation);

@@ -30,6 +30,8 @@ class Queue final : public Runner {
   Result<std::shared_ptr<Work::State>> issue(Operation operation, Checked checked);
   Result<void> run(Operation operation, Checked checked);
   void wait_for(Work::State& work) override;
+  // Gives the next number to an operation that is performed elsewhere, and notes it as begun.
+  std::uint64_t note_elsewhere(const Checked& checked);
 
  private:
   std::shared_ptr<Work::State> take();  // the next one, with the turn; the mutex is held
