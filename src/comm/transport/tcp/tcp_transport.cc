@@ -213,8 +213,6 @@ void TcpTransport::raise_broken() {
 }
 
 void TcpTransport::take_arrivals() {
-  eventfd_t drained = 0;
-  ::eventfd_read(news_.get(), &drained);
   has_news_ = false;
   for (Arrival& arrival : acceptor_.take(options_.channel)) {
     const auto from = static_cast<std::size_t>(arrival.greeting.from);
@@ -252,7 +250,9 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
     const timespec time{.tv_sec = most.count() / 1000000, .tv_nsec = most.count() % 1000000 * 1000};
     ::ppoll(entries.data(), entries.size(), &time, nullptr);
   }
-  has_news_ = has_news_ || entries[0].revents != 0;
+  // Read here only: a wake-up that came before this wait must end it.
+  eventfd_t drained = 0;
+  has_news_ = ::eventfd_read(news_.get(), &drained) == 0 || has_news_;
   if (is_broken) {
     raise_broken();
   }
