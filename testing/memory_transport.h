@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -69,16 +68,11 @@ class MemoryNetwork {
     std::int32_t sender = 0;
     std::size_t readers = 0;
     int looks_left = 0;
-    comm::Inbound inbound;
   };
   using Channel = std::deque<std::shared_ptr<Message>>;
 
   Channel& channel(std::int32_t from, std::int32_t to) {
     return channels_[static_cast<std::size_t>(from * size_ + to)];
-  }
-  std::size_t room() const {
-    return options_.room != 0 ? options_.room
-                              : 4 * (options_.max_message + comm::Transport::kMessageCost);
   }
 
   std::int32_t size_;
@@ -97,9 +91,11 @@ class MemoryNetwork {
 class MemoryTransport final : public comm::Transport {
  public:
   MemoryTransport(MemoryNetwork& network, std::int32_t rank) : network_(network), rank_(rank) {}
-
   std::size_t max_message() const override { return network_.options_.max_message; }
-  std::size_t room() const override { return network_.room(); }
+  std::size_t room() const override {
+    const std::size_t room = network_.options_.room;
+    return room != 0 ? room : Transport::room();
+  }
 
   std::span<std::byte> try_reserve(std::span<const std::int32_t> peers,
                                    std::size_t bytes) override {
@@ -126,11 +122,8 @@ class MemoryTransport final : public comm::Transport {
   bool try_send_in_place(std::span<const std::int32_t> peers, const comm::Label& label,
                          std::span<const std::byte> bytes, comm::Ticket* ticket) override {
     YARD_CHECK(bytes.size() <= max_message(), "a message that is too long");
-    {
-      const std::scoped_lock lock(network_.mutex_);
-      if (!has_room(bytes.size())) {
-        return false;
-      }
+    if (const std::scoped_lock lock(network_.mutex_); !has_room(bytes.size())) {
+      return false;
     }
     auto message = std::make_shared<MemoryNetwork::Message>();
     message->label = label;
@@ -196,7 +189,6 @@ class MemoryTransport final : public comm::Transport {
     network_.changed_[static_cast<std::size_t>(rank_)].notify_all();
   }
   bool flush() override { return true; }
-
   comm::Window window_of(std::span<const std::byte> bytes) const override {
     const std::scoped_lock lock(network_.mutex_);
     auto found = network_.heap_.upper_bound(bytes.data());
@@ -204,9 +196,10 @@ class MemoryTransport final : public comm::Transport {
       return {};
     }
     --found;
-    const bool is_inside = bytes.data() + bytes.size() <= found->first + found->second.second;
-    return is_inside ? comm::Window{1, reinterpret_cast<std::uint64_t>(bytes.data())}
-                     : comm::Window{};
+    if (bytes.data() + bytes.size() > found->first + found->second.second) {
+      return {};
+    }
+    return {1, reinterpret_cast<std::uint64_t>(bytes.data())};
   }
   std::byte* map(std::int32_t, comm::Window window) override {
     return reinterpret_cast<std::byte*>(window.offset);
@@ -216,17 +209,17 @@ class MemoryTransport final : public comm::Transport {
  private:
   bool has_room(std::size_t bytes) {
     last_bytes_ = bytes;
-    return network_.under_way_[static_cast<std::size_t>(rank_)] + bytes + kMessageCost <=
-           network_.room();
+    return network_.under_way_[static_cast<std::size_t>(rank_)] + bytes + kMessageCost <= room();
   }
   void post(std::span<const std::int32_t> peers, std::shared_ptr<MemoryNetwork::Message> message) {
     const std::scoped_lock lock(network_.mutex_);
-    message->sender = rank_;
-    if (network_.lost_[static_cast<std::size_t>(rank_)]) {
+    const auto own = static_cast<std::size_t>(rank_);
+    if (network_.lost_[own]) {
       return;
     }
+    message->sender = rank_;
     message->readers = peers.size();
-    network_.under_way_[static_cast<std::size_t>(rank_)] += message->bytes.size() + kMessageCost;
+    network_.under_way_[own] += message->bytes.size() + kMessageCost;
     for (const std::int32_t peer : peers) {
       network_.channel(rank_, peer).push_back(message);
       change(peer);

@@ -209,8 +209,8 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
 // Results that only memory gets leave the caches alone when the operation is larger than they are.
 Store Executor::store_for(const Step& step, const Piece& piece, const Move& move) const {
   const bool is_message = move.slot.data() != nullptr;
-  const bool is_far =
-      is_message || !step.write.empty() ? transport_.prefers_non_temporal(piece.bytes) : false;
+  const bool is_for_others = is_message || !step.write.empty();
+  const bool is_far = is_for_others && transport_.prefers_non_temporal(piece.bytes);
   return is_far || (is_streaming_ && !is_message) ? Store::kNonTemporal : Store::kCached;
 }
 
