@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "http/internal/sigv2.h"
 #include "http/internal/sigv4_canonical.h"
+#include "http/internal/sigv4_claim.h"
 #include "http/signing_keys.h"
 #include "http/sigv4.h"
 
@@ -16,26 +17,6 @@ namespace {
 constexpr std::chrono::minutes kMaxSkew{15};
 // S3 verifies V2 signatures without a scope: they were only ever made for this one.
 constexpr std::string_view kSigV2Region = "us-east-1";
-
-// What a request says about its own signature.
-struct Claim {
-  std::string access_key_id;
-  std::string scope_date;
-  SigningScope scope = {};
-  std::vector<std::string> signed_headers = {};
-  std::string signature;
-  std::string token = {};
-  std::string payload_hash = {};
-  std::string time_text;  // "20261129T201205Z"
-  WallTime time = {};
-  std::optional<std::chrono::seconds> valid_for = {};  // presigned only
-};
-
-using Checked = std::optional<AuthError>;  // empty: good
-
-AuthError malformed(std::string message) {
-  return {AuthFailure::kMalformed, std::move(message)};
-}
 
 std::string value_of(const QueryPairs& pairs, std::string_view name) {
   for (const auto& [key, value] : pairs) {
@@ -48,18 +29,6 @@ std::string value_of(const QueryPairs& pairs, std::string_view name) {
 
 bool has(const QueryPairs& pairs, std::string_view name) {
   return std::any_of(pairs.begin(), pairs.end(), [&](const auto& p) { return p.first == name; });
-}
-
-// "<key id>/<date>/<region>/<service>/aws4_request". A key id may not hold a slash.
-Checked read_credential(std::string_view text, Claim& claim) {
-  const std::vector<std::string_view> parts = split(text, '/');
-  if (parts.size() != 5 || parts[0].empty() || parts[4] != "aws4_request") {
-    return malformed("Credential must be <access key id>/<date>/<region>/<service>/aws4_request.");
-  }
-  claim.access_key_id = parts[0];
-  claim.scope_date = parts[1];
-  claim.scope = {.region = std::string(parts[2]), .service = std::string(parts[3])};
-  return {};
 }
 
 void read_signed_headers(std::string_view text, Claim& claim) {
@@ -248,37 +217,6 @@ Checked check_skew(const Claim& claim, WallTime now) {
         "date from HTTP: '" +
         claim.scope_date + "' != '" + claim.time_text.substr(0, 8) + "', from '" + claim.time_text +
         "'.");
-  }
-  return {};
-}
-
-AuthError unknown_key(std::string_view service) {
-  return {AuthFailure::kUnknownKey,
-          is_s3(service) ? "The AWS Access Key Id you provided does not exist in our records."
-                         : "The security token included in the request is invalid."};
-}
-
-AuthError mismatch(std::string_view service) {
-  return {AuthFailure::kMismatch,
-          is_s3(service) ? "The request signature we calculated does not match the signature you "
-                           "provided. Check your key and signing method."
-                         : "The request signature we calculated does not match the signature you "
-                           "provided. Check your AWS Secret Access Key and signing method. Consult "
-                           "the service documentation for details."};
-}
-
-// After the signature: only the holder of the secret learns anything about the token.
-Checked check_token(const Claim& claim, const KnownKey& key, WallTime now) {
-  const bool s3 = is_s3(claim.scope.service);
-  if (!equal_in_constant_time(claim.token, key.session_token)) {
-    return AuthError{AuthFailure::kBadToken,
-                     s3 ? "The provided token is malformed or otherwise invalid."
-                        : "The security token included in the request is invalid."};
-  }
-  if (key.expires && now >= *key.expires) {
-    return AuthError{AuthFailure::kExpiredToken,
-                     s3 ? "The provided token has expired."
-                        : "The security token included in the request is expired"};
   }
   return {};
 }
