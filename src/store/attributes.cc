@@ -50,7 +50,7 @@ void add_checksum(const s3::ObjectInfo& info, s3::XmlWriter& xml) {
   }
   xml.open("Checksum");
   add_checksums(info.checksums, xml);
-  xml.add("ChecksumType", info.checksums.front().composite ? "COMPOSITE" : "FULL_OBJECT").close();
+  xml.add("ChecksumType", checksum_type(info.checksums.front().composite)).close();
 }
 
 // S3 lists the parts one by one only where they have checksums; their number it always says.

@@ -78,14 +78,22 @@ Result<void> abort_upload(Call& call);
 
 // What a write's headers say of the object: content type, metadata, encryption (accepted, echoed).
 // kUnimplemented for those that would be a promise not kept (customer keys, locks, ACLs).
-Result<s3::PutOptions> read_write_headers(const Call& call);
+Result<s3::PutOptions> read_write_headers(const http::Headers& headers);
+inline Result<s3::PutOptions> read_write_headers(const Call& call) {
+  return read_write_headers(call.headers());
+}
 // If-None-Match: * and If-Match of a write; kUnimplemented for If-None-Match with an ETag.
-Result<s3::CompleteOptions> read_write_conditions(const Call& call);
+Result<s3::CompleteOptions> read_write_conditions(const http::Headers& headers);
+inline Result<s3::CompleteOptions> read_write_conditions(const Call& call) {
+  return read_write_conditions(call.headers());
+}
 // The encryption that was asked for, as the answer repeats it.
 void echo_encryption(const s3::PutOptions& options, http::Headers& headers);
 // The checksums, and the type that goes with them.
 void describe_checksums(const std::vector<s3::Checksum>& checksums, http::Headers& headers);
 void add_checksums(const std::vector<s3::Checksum>& checksums, s3::XmlWriter& xml);
+// "COMPOSITE" or "FULL_OBJECT".
+std::string_view checksum_type(bool is_composite);
 // uploadId and partNumber of the query.
 Result<int> part_number(const Call& call);
 

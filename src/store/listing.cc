@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/encoding.h"
+#include "s3/checksum.h"
 #include "s3/object_headers.h"
 #include "store/handlers.h"
 #include "store/listing_names.h"
@@ -13,7 +14,14 @@ void add_entries(const Call& call, const s3::ListPage& page, const ListingNames&
     xml.open("Contents");
     names.add(xml, "Key", object.key);
     xml.add("LastModified", xml_time(object.last_modified));
-    xml.add("ETag", s3::quote_etag(object.etag)).add("Size", object.size);
+    xml.add("ETag", s3::quote_etag(object.etag));
+    for (const s3::Checksum& checksum : object.checksums) {
+      xml.add("ChecksumAlgorithm", s3::checksum_name(checksum.kind));
+    }
+    if (!object.checksums.empty()) {
+      xml.add("ChecksumType", checksum_type(object.checksums.front().composite));
+    }
+    xml.add("Size", object.size);
     if (with_owner) {
       xml.open("Owner").add("ID", call.options.account_id).close();
     }

@@ -153,7 +153,7 @@ Result<void> complete_upload(Call& call) {
   xml.add("ETag", s3::quote_etag(info.etag));
   add_checksums(info.checksums, xml);
   if (!info.checksums.empty()) {
-    xml.add("ChecksumType", info.checksums.front().composite ? "COMPOSITE" : "FULL_OBJECT");
+    xml.add("ChecksumType", checksum_type(info.checksums.front().composite));
   }
   http::Headers echoed;
   echo_encryption({.headers = info.headers}, echoed);

@@ -106,6 +106,43 @@ TEST_F(S3ServiceParts, AttributesPageThroughChecksumsOfParts) {
   EXPECT_THAT(next.body, Not(HasSubstr(first)));
 }
 
+TEST_F(S3ServiceParts, ListingsNameTheChecksumsOfObjects) {
+  make({.compute = {HashKind::kCrc32}});
+  send("PUT", "/bucket/none", "", "x");
+  send("PUT", "/bucket/sha", "", "x", {{"x-amz-sdk-checksum-algorithm", "SHA256"}});
+  for (const char* query : {"list-type=2", ""}) {
+    const auto listed = send("GET", "/bucket", query);
+    EXPECT_THAT(listed.body, HasSubstr("<Key>k</Key>")) << query;
+    EXPECT_THAT(listed.body,
+                HasSubstr("-2&quot;</ETag><ChecksumAlgorithm>CRC32</ChecksumAlgorithm>"
+                          "<ChecksumType>COMPOSITE</ChecksumType><Size>5242887</Size>"));
+    EXPECT_THAT(listed.body, HasSubstr("<ChecksumAlgorithm>SHA256</ChecksumAlgorithm>"
+                                       "<ChecksumType>FULL_OBJECT</ChecksumType><Size>1</Size>"));
+    EXPECT_THAT(listed.body, HasSubstr("&quot;</ETag><Size>1</Size>"));
+  }
+}
+
+TEST_F(S3ServiceParts, ListingsNameTheChecksumsOfUploads) {
+  const std::string plain = *store->create_upload("bucket", "plain", {});
+  const std::string composite =
+      *store->create_upload("bucket", "summed", {.compute = {HashKind::kSha1}});
+  const std::string whole = *store->create_upload(
+      "bucket", "whole", {.compute = {HashKind::kCrc64Nvme}, .full_object_checksum = true});
+  const std::string sha1 =
+      "<ChecksumAlgorithm>SHA1</ChecksumAlgorithm>"
+      "<ChecksumType>COMPOSITE</ChecksumType>";
+  const std::string crc =
+      "<ChecksumAlgorithm>CRC64NVME</ChecksumAlgorithm>"
+      "<ChecksumType>FULL_OBJECT</ChecksumType>";
+  const auto uploads = send("GET", "/bucket", "uploads");
+  EXPECT_THAT(uploads.body, HasSubstr("</Initiated>" + sha1 + "</Upload>"));
+  EXPECT_THAT(uploads.body, HasSubstr("</Initiated>" + crc + "</Upload>"));
+  EXPECT_THAT(uploads.body, HasSubstr("</Initiated></Upload>"));
+  EXPECT_THAT(send("GET", "/bucket/summed", "uploadId=" + composite).body, HasSubstr(sha1));
+  EXPECT_THAT(send("GET", "/bucket/whole", "uploadId=" + whole).body, HasSubstr(crc));
+  EXPECT_THAT(send("GET", "/bucket/plain", "uploadId=" + plain).body, Not(HasSubstr("Checksum")));
+}
+
 TEST_F(S3ServiceParts, AttributesOfNothingAreRefused) {
   send("PUT", "/bucket/k", "", "x");
   EXPECT_EQ(outcome(send("GET", "/bucket/k", "attributes")), "400 InvalidRequest");

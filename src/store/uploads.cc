@@ -2,6 +2,7 @@
 // ListMultipartUploads and ListParts.
 #include <algorithm>
 
+#include "s3/checksum.h"
 #include "s3/object_headers.h"
 #include "store/handlers.h"
 #include "store/listing_names.h"
@@ -9,6 +10,24 @@
 
 namespace trainyard::store {
 namespace {
+
+void add_checksum_of(const s3::UploadInfo& upload, s3::XmlWriter& xml) {
+  if (upload.checksum) {
+    xml.add("ChecksumAlgorithm", s3::checksum_name(*upload.checksum));
+    xml.add("ChecksumType", checksum_type(!upload.full_object_checksum));
+  }
+}
+
+// What is listed behind what stands just before it: ids are hexadecimal, so few can come between.
+Result<s3::UploadInfo> find_upload(const Call& call, const std::string& id) {
+  YARD_TRY(const auto listed,
+           call.store.list_uploads_after(call.target.bucket, {.prefix = call.target.key,
+                                                              .key = call.target.key,
+                                                              .id = id.substr(0, id.size() - 1),
+                                                              .limit = 16}));
+  const auto found = std::ranges::find(listed, id, &s3::UploadInfo::upload_id);
+  return found == listed.end() ? s3::UploadInfo{} : *found;
+}
 
 void add_uploads(const Call& call, const UploadPage& page, const ListingNames& names,
                  s3::XmlWriter& xml) {
@@ -18,7 +37,9 @@ void add_uploads(const Call& call, const UploadPage& page, const ListingNames& n
     xml.add("UploadId", upload.upload_id);
     xml.open("Initiator").add("ID", call.options.account_id).close();
     xml.open("Owner").add("ID", call.options.account_id).close();
-    xml.add("StorageClass", "STANDARD").add("Initiated", xml_time(upload.started)).close();
+    xml.add("StorageClass", "STANDARD").add("Initiated", xml_time(upload.started));
+    add_checksum_of(upload, xml);
+    xml.close();
   }
   names.add_prefixes(xml, page.common_prefixes);
 }
@@ -63,6 +84,7 @@ Result<void> list_parts(Call& call) {
   YARD_TRY(const std::size_t limit, call.target.count("max-parts", kListingPage, kListingPage));
   YARD_TRY(const std::size_t marker, call.target.count("part-number-marker", 0, 100'000));
   YARD_TRY(const auto parts, call.store.list_parts(call.target.bucket, call.target.key, id));
+  YARD_TRY(const s3::UploadInfo upload, find_upload(call, id));
   const auto first = std::ranges::find_if(parts, [&](const s3::PartInfo& part) {
     return static_cast<std::size_t>(part.number) > marker;
   });
@@ -88,6 +110,7 @@ Result<void> list_parts(Call& call) {
   xml.open("Initiator").add("ID", call.options.account_id).close();
   xml.open("Owner").add("ID", call.options.account_id).close();
   xml.add("StorageClass", "STANDARD");
+  add_checksum_of(upload, xml);
   call.respond_xml(xml);
   return {};
 }

@@ -44,8 +44,7 @@ Error unsupported(std::string_view header) {
 
 }  // namespace
 
-Result<s3::PutOptions> read_write_headers(const Call& call) {
-  const http::Headers& headers = call.headers();
+Result<s3::PutOptions> read_write_headers(const http::Headers& headers) {
   for (const std::string_view name : kRefused) {
     if (headers.find(name) != nullptr) {
       return unsupported(name);
@@ -75,7 +74,7 @@ Result<s3::PutOptions> read_write_headers(const Call& call) {
       options.headers.erase(encoding);
     }
   }
-  YARD_TRY(s3::CompleteOptions under, read_write_conditions(call));
+  YARD_TRY(s3::CompleteOptions under, read_write_conditions(headers));
   options.only_if_absent = under.only_if_absent;
   options.only_if_match = std::move(under.only_if_match);
   if (const std::string* tags = headers.find("x-amz-tagging")) {
@@ -84,15 +83,15 @@ Result<s3::PutOptions> read_write_headers(const Call& call) {
   return options;
 }
 
-Result<s3::CompleteOptions> read_write_conditions(const Call& call) {
+Result<s3::CompleteOptions> read_write_conditions(const http::Headers& headers) {
   s3::CompleteOptions under;
-  if (const std::string* condition = call.headers().find("If-None-Match")) {
+  if (const std::string* condition = headers.find("If-None-Match")) {
     if (*condition != "*") {
       return unsupported("If-None-Match with an ETag");
     }
     under.only_if_absent = true;
   }
-  if (const std::string* condition = call.headers().find("If-Match")) {
+  if (const std::string* condition = headers.find("If-Match")) {
     under.only_if_match = s3::unquote_etag(trim(*condition));
   }
   return under;
@@ -109,8 +108,12 @@ void echo_encryption(const s3::PutOptions& options, http::Headers& headers) {
 void describe_checksums(const std::vector<s3::Checksum>& checksums, http::Headers& headers) {
   s3::write_checksums(checksums, headers);
   if (!checksums.empty()) {
-    headers.set("x-amz-checksum-type", checksums.front().composite ? "COMPOSITE" : "FULL_OBJECT");
+    headers.set("x-amz-checksum-type", std::string(checksum_type(checksums.front().composite)));
   }
+}
+
+std::string_view checksum_type(bool is_composite) {
+  return is_composite ? "COMPOSITE" : "FULL_OBJECT";
 }
 
 void add_checksums(const std::vector<s3::Checksum>& checksums, s3::XmlWriter& xml) {
