@@ -4,9 +4,16 @@
 #include <utility>
 #include <variant>
 
+#include "store/post_object.h"
+
 namespace trainyard::store {
 
 void Front::handle(std::unique_ptr<http::Exchange> exchange) {
+  if (is_form_upload(exchange->request())) {
+    return service_.handle_form(std::move(exchange), [this](const http::SignedForm& form) {
+      return http::verify_form(form, keys_, clock_.now());
+    });
+  }
   auto verified = http::verify(exchange->request(), "", keys_, clock_.now(), &derived_);
   if (const auto* holds = std::get_if<http::Verified>(&verified);
       holds != nullptr && holds->scope.service != "s3") {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "store/call.h"
 #include "store/handlers.h"
+#include "store/post_object.h"
 #include "store/routes.h"
 #include "store/s3_errors.h"
 
@@ -32,6 +33,14 @@ http::Response xml_error(const S3Error& error, std::string_view message, std::st
   response.headers.set("Content-Type", "application/xml");
   add_request_id(response, request_id);
   return response;
+}
+
+void add_cors(s3::ObjectStore& store, const http::Request& request, const std::string& bucket,
+              http::Response& response) {
+  const http::Headers allowed = cors_headers(store, request, bucket);
+  for (const auto& [name, value] : allowed.fields()) {
+    response.headers.set(name, value);
+  }
 }
 
 }  // namespace
@@ -72,10 +81,28 @@ void S3Service::handle_unsigned(std::unique_ptr<http::Exchange> exchange,
   if (target && request.method == "OPTIONS") {
     response = preflight(store_, request, *target, request_id);
   } else if (target) {
-    const http::Headers allowed = cors_headers(store_, request, target->bucket);
-    for (const auto& [name, value] : allowed.fields()) {
-      response.headers.set(name, value);
-    }
+    add_cors(store_, request, target->bucket, response);
+  }
+  exchange->respond(std::move(response));
+}
+
+void S3Service::handle_form(std::unique_ptr<http::Exchange> exchange, const FormCheck& check) {
+  const std::string request_id = next_request_id();
+  const http::Request& request = exchange->request();
+  const auto target = parse_target(request, options_.domains);
+  const PostCall call{.store = store_, .options = options_, .check = check, .now = clock_.now()};
+  auto answered = target ? post_object(*exchange, *target, call) : target.error();
+  if (!answered && is_logged(answered.error())) {
+    log_error("s3: " + request.method + " " + request.path + ": " + answered.error().message +
+              " request=" + request_id);
+  }
+  http::Response response = !answered ? error_response(answered.error(), request.path, request_id)
+                            : answered->refused
+                                ? auth_error_response(*answered->refused, request.path, request_id)
+                                : std::move(answered->response);
+  add_request_id(response, request_id);
+  if (target) {
+    add_cors(store_, request, target->bucket, response);
   }
   exchange->respond(std::move(response));
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,9 +23,14 @@
 #include "http/message.h"
 #include "http/server.h"
 #include "http/sigv4.h"
+#include "http/sigv4_form.h"
 #include "s3/object_store.h"
 
 namespace trainyard::store {
+
+// Verifies the signature of an HTML form.
+using FormCheck =
+    std::function<std::variant<http::Verified, http::AuthError>(const http::SignedForm&)>;
 
 struct Options {
   std::string region = "us-east-1";
@@ -51,6 +57,9 @@ class S3Service {
   // Always answers a request whose signature does not hold: with that failure, or, to the OPTIONS
   // that a browser sends before a request, with what the bucket's CORS configuration says.
   void handle_unsigned(std::unique_ptr<http::Exchange> exchange, const http::AuthError& failure);
+
+  // Always answers a POST of an HTML form (post_object.h), which carries its signature in a field.
+  void handle_form(std::unique_ptr<http::Exchange> exchange, const FormCheck& check);
 
   // A fresh value for x-amz-request-id, for answers that the server gives in this service's place.
   std::string next_request_id();

@@ -19,6 +19,8 @@ from unittest import mock
 
 import botocore.auth
 import botocore.session
+import botocore.signers
+import urllib3
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
@@ -173,6 +175,25 @@ def xml_bodies(wire):
     put("xml", "deep", b"<a>" * 18 + b"</a>" * 18)
 
 
+def forms(wire):
+    """A form of boto3, as urllib3 writes it, and what its reader has to tell apart."""
+    post = wire.client("s3").generate_presigned_post("data", "up/${filename}", Fields={"x-amz-meta-a": "ü"}, Conditions=[
+        ["starts-with", "$x-amz-meta-a", ""], ["content-length-range", 1, 100]], ExpiresIn=600)
+    fields = [*post["fields"].items(), ("file", ("C:\\a \"b\".txt", b"hello\r\n--b\r\n"))]
+    body, content_type = urllib3.encode_multipart_formdata(fields, boundary="b0")
+    put("form_data", "boto3", b"\x07" + content_type.encode() + b"\n" + body)
+
+    def form(*parts, kind=b"multipart/form-data; boundary=b0", end=b"--b0--\r\n"):
+        head = b"--b0\r\nContent-Disposition: form-data; name="
+        return b"\x03" + kind + b"\n" + b"".join(head + part + b"\r\n" for part in parts) + end
+    put("form_data", "quoted", form(b"key\r\n\r\nk", b"\"file\"; filename=\"a\\\"b\"\r\nA: b\r\n\r\n",
+                                    kind=b"Multipart/Form-Data ; charset=x; boundary=\"b0\""))
+    put("form_data", "behind", form(b"file\r\n\r\n\r\n--b0-\r\n", b"key\r\n\r\nk"))
+    put("form_data", "no-file", form(b"a\r\n\r\n", b"b\r\n\r\nc"))
+    put("form_data", "twice", form(b"a\r\n\r\n", b"A\r\n\r\nc"))
+    put("form_data", "lines", form(b"file\r\n\r\n" + b"\r\n--b\r\r\n-" * 20, end=b"--b0 --\r\n"))
+
+
 def json_bodies():
     def choose(service, operation, form=False):
         return bytes([OPERATIONS.index((service, operation)) | (0x80 if form else 0)])
@@ -247,6 +268,9 @@ def main():
     with mock.patch.object(botocore.auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None)), \
             mock.patch.object(botocore.auth.time, "time", NOW.timestamp):
         signatures(wire)
+    with mock.patch.object(botocore.signers, "get_current_datetime", lambda *_: NOW.replace(tzinfo=None)), \
+            mock.patch.object(botocore.auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None)):
+        forms(wire)
     framing()
     chunked_bodies()
     xml_bodies(wire)

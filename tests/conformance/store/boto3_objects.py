@@ -328,3 +328,12 @@ def list_who_owns_and_what_it_is(c):
     found = c.s3.list_objects_v2(Bucket=BUCKET, Prefix="list/c", FetchOwner=True)["Contents"][0]
     return chosen(found, "ETag", "Size", "StorageClass", "ChecksumAlgorithm") | {
         "Owner": "ID" in found.get("Owner", {})}
+
+
+@script
+def list_what_checksums_objects_have(c):
+    c.put("sums/crc", ChecksumAlgorithm="CRC32")
+    c.put("sums/sha", ChecksumAlgorithm="SHA256")
+    first = c.s3.list_objects(Bucket=BUCKET, Prefix="sums/")["Contents"]
+    second = c.s3.list_objects_v2(Bucket=BUCKET, Prefix="sums/")["Contents"]
+    return [[chosen(o, "Key", "ChecksumAlgorithm", "ChecksumType") for o in found] for found in (first, second)]

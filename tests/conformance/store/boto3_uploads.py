@@ -57,6 +57,21 @@ def resume_an_upload_by_what_is_listed(c):
 
 
 @script
+def list_uploads_and_their_parts_with_what_checksum_they_have(c):
+    seen = []
+    for key, members in (("sum/composite", {"ChecksumAlgorithm": "SHA1"}),
+                         ("sum/whole", {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"})):
+        upload, _ = c.begin(key, **members)
+        c.part(key, upload, 1, b"part", ChecksumAlgorithm=members["ChecksumAlgorithm"])
+        listed = c.s3.list_multipart_uploads(Bucket=BUCKET, Prefix=key)["Uploads"][0]
+        parts = c.s3.list_parts(Bucket=BUCKET, Key=key, UploadId=upload)
+        seen += [chosen(listed, "ChecksumAlgorithm", "ChecksumType"), chosen(parts, "ChecksumAlgorithm", "ChecksumType"),
+                 chosen(parts["Parts"][0], "ChecksumSHA1", "ChecksumCRC32")]
+        c.s3.abort_multipart_upload(Bucket=BUCKET, Key=key, UploadId=upload)
+    return seen
+
+
+@script
 def take_the_last_of_two_parts_with_one_number(c):
     upload, parts = c.begin("again", ((1, b"old"), (1, b"new")))
     c.complete("again", upload, parts[1:])

@@ -13,7 +13,7 @@ import sys
 
 # The modules of each client: its place and script first, then what adds steps to the script.
 CLIENTS = {
-    "boto3": ("boto3_place", "boto3_objects", "boto3_uploads"),
+    "boto3": ("boto3_place", "boto3_objects", "boto3_forms", "boto3_uploads"),
     "aws": ("aws_steps",),
     "rclone": ("rclone_steps",),
     "s3fs": ("s3fs_steps",),
