@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "comm/run/trial.h"

@@ -147,11 +147,15 @@ TEST(Disagreement, OfUnevenCountsShowsInTheNextOperation) {
     operation.receive_counts = {1, 1};
     operation.input = bytes.first(is_first ? 12 : 8);
     operation.output = bytes.subspan(16, 8);
-    if (const auto done = communicator.run(operation); done) {
-      const auto next = communicator.run(sum_of(values));
-      ASSERT_FALSE(next);
-      EXPECT_EQ(next.error().code, Code::kConflict);
-      EXPECT_THAT(next.error().message, HasSubstr("all_to_all of uneven counts of float32"));
+    Result<void> done = communicator.run(operation);
+    if (done) {
+      done = communicator.run(sum_of(values));
+    }
+    // What rank 0 gets from rank 1 is right, so it may be through before it hears of it.
+    if (!is_first) {
+      ASSERT_FALSE(done);
+      EXPECT_EQ(done.error().code, Code::kConflict);
+      EXPECT_THAT(done.error().message, HasSubstr("all_to_all of uneven counts of float32"));
     }
   });
 }
