@@ -89,17 +89,19 @@ class Adoption {
     Batch batch;
     std::uint64_t bytes = 0;
     while (!end_.stop_requested()) {
-      auto entry = files.next();
+      auto next = files.next();
+      if (!next) {
+        fail(next.error());
+        break;
+      }
+      std::optional<FolderWalk::Entry> entry = *std::move(next);
       if (!entry) {
-        fail(entry.error());
         break;
       }
-      if (!*entry) {
-        break;
-      }
-      batch.push_back({.entry = **std::move(entry)});
-      batch.back().seen = source_.look_at(batch.back().entry);
-      bytes += batch.back().seen ? batch.back().seen->size : 0;
+      Found found{.entry = *std::move(entry)};
+      found.seen = source_.look_at(found.entry);
+      bytes += found.seen.value_or(KnownFile{}).size;
+      batch.push_back(std::move(found));
       if (batch.size() == kBatchFiles || bytes >= kBatchBytes) {
         batches_.push(std::exchange(batch, {}));
         bytes = 0;
