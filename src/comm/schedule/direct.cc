@@ -127,7 +127,8 @@ void add_all_to_all(Mesh& mesh) {
 
 // Nobody knows the longest slice of all ranks, so slices are cut here: chunk c of each pair is sent
 // at level 2 c, spaced further, so that the pieces of a chunk are done before the next one's begin.
-constexpr std::uint64_t kChunk = std::uint64_t{1} << 16;
+// Of the longest elements a chunk has at most 64 pieces down to messages of 2 KiB.
+constexpr std::uint64_t kChunk = std::uint64_t{1} << 14;
 constexpr std::int32_t kChunkLevels = 64;
 
 Slice chunk_of(Region region, const Slice& slice, std::uint64_t chunk) {
