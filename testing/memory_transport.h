@@ -26,6 +26,7 @@ struct MemoryOptions {
   std::size_t room = 0;          // 0: as little as the contract allows
   bool stays_in_place = false;   // sends refer to the sender's memory until they are released
   bool places = false;           // receives go where the caller wants them
+  bool holds_back = false;       // flush() never says that all has left
   std::uint64_t delay_seed = 0;  // not 0: messages show late, by a random number of looks
 };
 
@@ -187,7 +188,7 @@ class MemoryTransport final : public comm::Transport {
     woken_ = true;
     network_.changed_[static_cast<std::size_t>(rank_)].notify_all();
   }
-  bool flush() override { return true; }
+  bool flush() override { return !network_.options_.holds_back; }
   comm::Window window_of(std::span<const std::byte> bytes) const override {
     const std::scoped_lock lock(network_.mutex_);
     auto found = network_.heap_.upper_bound(bytes.data());

@@ -103,7 +103,8 @@ void PointToPoint::wait_for(Work::State& work) {
 void PointToPoint::drive(const Work::State* work, bool yields) {
   for (;;) {
     const bool has_moved = drive_once();
-    const bool is_busy = !mailbox_.is_idle() || !transport_.flush();
+    // After a fault nobody may be there to take what is still on its way.
+    const bool is_busy = !mailbox_.is_idle() || (!fault_.is_raised() && !transport_.flush());
     {
       const MutexLock lock(mutex_);
       is_busy_ = is_busy;
@@ -156,6 +157,10 @@ void PointToPoint::complete(const std::vector<std::shared_ptr<Work::State>>& wor
   for (const auto& work : works) {
     recorder_.ended(work->sequence, result.has_value());
     work->complete(result);
+  }
+  const MutexLock lock(mutex_);
+  if (!works.empty() && waiting_ > 0) {
+    turn_.notify_all();  // one of them may be what another caller waits for
   }
 }
 

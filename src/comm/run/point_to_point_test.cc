@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <numeric>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -243,6 +244,40 @@ TEST(PointToPoint, NamesThePeerThatDoesNotCome) {
   EXPECT_EQ(done.error().message,
             "send of 50000 uint8 to rank 1 with tag 6 on rank 0 of 'world' took longer than 30 ms; "
             "rank 1 has not received it");
+}
+
+// The one that waits first moves the messages of both.
+TEST(PointToPoint, WakesAWaitingThreadWhoseMessageAnotherOneMoved) {
+  LocalWorld world = make_local_communicators(2);
+  std::vector<std::byte> late(100);
+  std::vector<std::byte> early(100);
+  Work last = world[0].issue(receive(late, 1, 1)).value();
+  Work first = world[0].issue(receive(early, 1, 2)).value();
+  std::jthread driving([&] { EXPECT_TRUE(last.wait()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  std::atomic<bool> is_through = false;
+  std::jthread waiting([&] {
+    EXPECT_TRUE(first.wait());
+    is_through = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_TRUE(world[1].run(send(pattern(100, 2), 0, 2)));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!is_through && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(is_through);
+  EXPECT_FALSE(last.is_done());
+  EXPECT_TRUE(world[1].run(send(pattern(100, 1), 0, 1)));
+}
+
+TEST(PointToPoint, EndsAfterAFaultThoughItsMessagesCannotLeave) {
+  LocalWorld world = make_local_communicators(2, {.memory = {.holds_back = true}});
+  std::vector<std::byte> bytes(100);
+  Work work = world[0].issue(receive(bytes, 1)).value();
+  world[1].abort("enough");
+  EXPECT_EQ(work.wait().error().code, Code::kCancelled);
+  testing::end_all_ranks(world);
 }
 
 TEST(PointToPoint, FinishesWhatWasIssuedBeforeItEnds) {
