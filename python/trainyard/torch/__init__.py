@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PyTorch backend of Trainyard's collectives library.
+
+    torch.distributed.init_process_group("yard")
+
+Backends: "yard" for tensors of the CPU; "yard+gloo" and "yard+nccl", where Gloo or NCCL moves the
+data and the library watches: operations are numbered and compared, errors name the rank that is
+late, gone, or does something else. With GPUs: init_process_group("cpu:yard,cuda:yard+nccl").
+Installed as a wheel, the names are known to torch.distributed by themselves; otherwise import this
+module first.
+
+Environment:
+  TRAINYARD_COMM_INTERFACE   which network to use between hosts: names, a CIDR or an address, "^name"
+                             to leave one out; automatic by default
+  TRAINYARD_COMM_TRANSPORTS  "shm", "tcp" or "shm,tcp" (the default): how ranks may speak
+  TRAINYARD_COMM_HOST        ranks with the same text share memory; by default, what the machine says
+  TRAINYARD_COMM_TABLE       a file with the table of algorithms, of rank 0, instead of the default
+  TRAINYARD_COMM_BUCKETS     0: gradient buckets of DistributedDataParallel in ordinary memory
+  TRAINYARD_COMM_STATUS      a folder where each rank shows how far it is, to other processes
+"""
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from . import _buckets, _shim_build
+
+__all__ = ["abort", "flight_record", "register"]
+
+# How much longer a wrapped backend may wait than the library: the error that names ranks comes first.
+_INNER_MARGIN = timedelta(seconds=10)
+
+
+def _where(store):
+    """Where the store is, for errors: "10.0.0.5:29500", or the kind of store."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    if hasattr(store, "host") and hasattr(store, "port"):
+        return f"{store.host}:{store.port}"
+    return getattr(store, "path", type(store).__name__)
+
+
+def _name(options):
+    """The same on all ranks. Errors count ranks inside a group, so its name says who they are."""
+    ranks = list(options.global_ranks_in_group)
+    if not ranks or ranks == list(range(len(ranks))):
+        return f"group {options.group_id}"
+    return f"group {options.group_id} of ranks {','.join(map(str, ranks))}"
+
+
+def _settings(options):
+    table = os.environ.get("TRAINYARD_COMM_TABLE")
+    return {
+        "name": _name(options),
+        "rank": options.group_rank,
+        "size": options.group_size,
+        "timeout_ms": round(options.timeout / timedelta(milliseconds=1)),
+        "where": _where(options.store),
+        "interface": os.environ.get("TRAINYARD_COMM_INTERFACE", ""),
+        "host": os.environ.get("TRAINYARD_COMM_HOST", ""),
+        "transports": os.environ.get("TRAINYARD_COMM_TRANSPORTS", ""),
+        "table": Path(table).read_text() if table else "",
+    }
+
+
+def _make(options, _backend_options=None, name="yard"):
+    backend = _shim_build.shim().make(options.store, name, _settings(options))
+    if os.environ.get("TRAINYARD_COMM_BUCKETS", "1") != "0":
+        _buckets.install()
+    return backend
+
+
+def _make_inner(name, options, backend_options):
+    own = dist.distributed_c10d._DistributedBackendOptions()
+    own.store = dist.PrefixStore("inner/", options.store)
+    own.timeout = options.timeout + _INNER_MARGIN
+    for field in ("group_rank", "group_size", "group_id", "global_ranks_in_group", "process_group"):
+        setattr(own, field, getattr(options, field))
+    plugin = dist.Backend._plugins[name.upper()]
+    if plugin.extended_api:
+        return plugin.creator_fn(own, backend_options)
+    return plugin.creator_fn(own.store, own.group_rank, own.group_size, own.timeout)
+
+
+def _make_guarded(inner_name, options, backend_options=None, name=None):
+    inner = _make_inner(inner_name, options, backend_options)
+    store = dist.PrefixStore("yard/", options.store)
+    return _shim_build.shim().guard(inner, store, name or f"yard+{inner_name}", _settings(options))
+
+
+def _register(name, make, devices):
+    if name.upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(name, make, extended_api=True, devices=devices)
+
+
+def register():
+    """Makes "yard", "yard+gloo" and "yard+nccl" known to torch.distributed. Again: nothing."""
+    _register("yard", _make, ["cpu"])
+    _register("yard+gloo", lambda *given: _make_guarded("gloo", *given), ["cpu"])
+    _register("yard+nccl", lambda *given: _make_guarded("nccl", *given), ["cuda"])
+
+
+def register_smddp():
+    """Makes "smddp" known, SageMaker's name: NCCL, watched, where there are GPUs, and else yard."""
+    if torch.cuda.is_available():
+        _register("smddp", lambda *given: _make_guarded("nccl", *given, name="smddp"), ["cuda"])
+    else:
+        _register("smddp", lambda *given: _make(*given, name="smddp"), ["cpu"])
+
+
+def _backend_of(group):
+    group = group or dist.distributed_c10d._get_default_group()
+    return group._get_backend(sorted(group._device_types, key=str)[-1])
+
+
+def flight_record(group=None):
+    """The last 4,096 operations of this rank in `group`, one JSON object a line, oldest first: their
+    numbers, what they were, in which state they are and when they began and ended (microseconds).
+    ValueError for a group of another backend. From any thread, also while operations hang."""
+    return _shim_build.shim().flight_record(_backend_of(group))
+
+
+def abort(reason, group=None):
+    """Ends all operations of all ranks of `group`, within a second, by an error that says `reason`.
+    The group cannot be used after it. From any thread."""
+    _shim_build.shim().abort(_backend_of(group), reason)
+
+
+register()

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one operation of another backend is put under the eyes of the library: what is said of it,
+// its number, and the Work that stands for it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "monitor.h"
+#include "tensors.h"
+
+namespace trainyard::torch_shim {
+
+// What ranks must agree on, and what only this one needs.
+struct Description {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  yard_elsewhere what = {};
+  Milliseconds timeout = c10d::kUnsetTimeout;
+  bool is_cpu = true;
+};
+
+inline Description describe(const Description& begun, const Tensors& tensors) {
+  Description out = begun;
+  for (const at::Tensor& tensor : tensors) {
+    const Element element = moved_element(tensor);
+    out.what.dtype = element.dtype;
+    out.what.count += static_cast<std::uint64_t>(tensor.numel()) * element.units;
+    out.what.bytes += tensor.nbytes();
+    out.is_cpu = out.is_cpu && tensor.device().is_cpu();
+  }
+  return out;
+}
+
+// The options for the other backend: there is always a Work to look at, and the library's time-out
+// comes first.
+template <typename Options>
+Options for_inner(const Options& options) {
+  Options own = options;
+  own.asyncOp = true;
+  if (own.timeout.count() > 0) {
+    own.timeout += GuardedWork::kExplanation;
+  }
+  return own;
+}
+
+class Guard {
+ public:
+  Guard(int rank, std::string name, CommunicatorPtr communicator, std::function<void()> abort_inner)
+      : rank_(rank),
+        name_(std::move(name)),
+        communicator_(std::move(communicator)),
+        monitor_(std::make_unique<Monitor>(communicator_, std::move(abort_inner))) {}
+
+  template <typename Call>
+  WorkPtr collective(const Description& what, Milliseconds timeout, const Call& call) {
+    ++sequence_;
+    Numbered number{.sequence = 0, .what = what.what};
+    char* error = nullptr;
+    const int code = yard_comm_begin(usable()->get(), &number.what, &number.sequence, &error);
+    check(code, error);
+    WorkPtr inner;
+    try {
+      inner = call();
+    } catch (...) {
+      yard_comm_end(communicator_->get(), number.sequence, 0);
+      throw;
+    }
+    if (is_coalescing_) {
+      coalesced_.push_back(number);
+      return inner;
+    }
+    return follow(what, timeout, std::move(inner), {number});
+  }
+
+  template <typename Call>
+  WorkPtr one_sided(c10d::OpType type, Milliseconds timeout, const Call& call) {
+    char* error = nullptr;
+    const int code = yard_comm_fault(usable()->get(), &error);
+    check(code, error);
+    WorkPtr inner = call();
+    return is_coalescing_ ? inner
+                          : follow({.type = type, .is_cpu = false}, timeout, std::move(inner), {});
+  }
+
+  // The library's own, which knows who is missing.
+  void barrier(Milliseconds timeout) {
+    ++sequence_;
+    const yard_operation operation{.kind = YARD_BARRIER, .root = -1, .timeout_ms = timeout.count()};
+    char* error = nullptr;
+    const int code = yard_comm_run(usable()->get(), &operation, &error);
+    check(code, error);
+  }
+
+  void start_coalescing() { is_coalescing_ = true; }
+  WorkPtr end_coalescing(Milliseconds timeout, WorkPtr inner) {
+    is_coalescing_ = false;
+    return follow({.type = c10d::OpType::COALESCED, .is_cpu = false}, timeout, std::move(inner),
+                  std::move(coalesced_));
+  }
+
+  void abort(const std::string& reason) {
+    if (communicator_ != nullptr) {
+      yard_comm_abort(communicator_->get(), reason.c_str());
+    }
+  }
+  void stop_looking() { monitor_.reset(); }
+  void leave() { communicator_.reset(); }
+  std::string flight_record() const {
+    return communicator_ == nullptr ? "" : taken(yard_comm_flight_record(communicator_->get()));
+  }
+  std::uint64_t sequence() const { return sequence_; }
+
+ private:
+  const CommunicatorPtr& usable() const {
+    if (communicator_ == nullptr) {
+      fail(YARD_CANCELLED, name_ + ": the process group was shut down");
+    }
+    return communicator_;
+  }
+
+  WorkPtr follow(const Description& what, Milliseconds timeout, WorkPtr inner,
+                 std::vector<Numbered> numbers) {
+    auto work = c10::make_intrusive<GuardedWork>(
+        Header{.rank = rank_,
+               .type = what.type,
+               .title = nullptr,
+               .sequence = sequence_,
+               .timeout = what.timeout.count() > 0 ? what.timeout : timeout},
+        usable(), std::move(inner), what.is_cpu);
+    work->follow_inner_future(std::move(numbers));
+    monitor_->add(work);
+    return work;
+  }
+
+  int rank_;
+  std::string name_;
+  CommunicatorPtr communicator_;
+  std::unique_ptr<Monitor> monitor_;
+  std::uint64_t sequence_ = 0;
+  bool is_coalescing_ = false;
+  std::vector<Numbered> coalesced_;
+};
+
+}  // namespace trainyard::torch_shim

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any c10d backend, wrapped: it moves the data as it always does, and the library numbers and
+// compares the operations, names who is late or gone, ends everybody's, and keeps the flight
+// record. "yard+gloo", "yard+nccl".
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guard.h"
+#include "store.h"
+
+namespace trainyard::torch_shim {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+class GuardedBackend final : public c10d::Backend, public Inspected {
+ public:
+  GuardedBackend(BackendPtr inner, const StorePtr& store, const Settings& settings,
+                 const std::string& name)
+      : Backend(settings.rank, settings.size),
+        name_(name),
+        options_(c10::make_intrusive<Options>(name, settings.timeout)),
+        store_(store),
+        inner_(std::move(inner)),
+        guard_(settings.rank, name, join(store, settings), [this] { inner_->abort(); }) {
+    init();
+  }
+  ~GuardedBackend() override { shutdown(); }
+
+  const std::string getBackendName() const override { return name_; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  bool supportsCoalescing() const override { return inner_->supportsCoalescing(); }
+  void setTimeout(Milliseconds timeout) override { options_->timeout = timeout; }
+  std::uint64_t getSequenceNumberForGroup() override { return guard_.sequence(); }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return reduced(c10d::OpType::ALLREDUCE, YARD_ALL_REDUCE, tensors, options,
+                   [&](const auto& own) { return inner_->allreduce(tensors, own); });
+  }
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override {
+    return reduced(c10d::OpType::ALLREDUCE_COALESCED, YARD_ALL_REDUCE, tensors, options,
+                   [&](const auto& own) { return inner_->allreduce_coalesced(tensors, own); });
+  }
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    return reduced(
+        c10d::OpType::REDUCE, YARD_REDUCE, tensors, options,
+        [&](const auto& own) { return inner_->reduce(tensors, own); },
+        static_cast<int>(options.rootRank));
+  }
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override {
+    return reduced(c10d::OpType::REDUCE_SCATTER, YARD_REDUCE_SCATTER, inputs.at(0), options,
+                   [&](const auto& own) { return inner_->reduce_scatter(outputs, inputs, own); });
+  }
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override {
+    return reduced(
+        c10d::OpType::_REDUCE_SCATTER_BASE, YARD_REDUCE_SCATTER, {input}, options,
+        [&](const auto& own) { return inner_->_reduce_scatter_base(output, input, own); });
+  }
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override {
+    return reduced(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, YARD_REDUCE_SCATTER, inputs,
+                   options, [&](const auto& own) {
+                     return inner_->reduce_scatter_tensor_coalesced(outputs, inputs, own);
+                   });
+  }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    return moved(
+        c10d::OpType::BROADCAST, YARD_BROADCAST, tensors, options,
+        [&](const auto& own) { return inner_->broadcast(tensors, own); },
+        static_cast<int>(options.rootRank));
+  }
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override {
+    return moved(c10d::OpType::ALLGATHER, YARD_ALL_GATHER, outputs.at(0), options,
+                 [&](const auto& own) { return inner_->allgather(outputs, inputs, own); });
+  }
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override {
+    return moved(
+        c10d::OpType::ALLGATHER_COALESCED, YARD_ALL_GATHER, outputs.at(0), options,
+        [&](const auto& own) { return inner_->allgather_coalesced(outputs, inputs, own); });
+  }
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override {
+    return moved(c10d::OpType::_ALLGATHER_BASE, YARD_ALL_GATHER, {output}, options,
+                 [&](const auto& own) { return inner_->_allgather_base(output, input, own); });
+  }
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override {
+    return moved(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, YARD_ALL_GATHER, outputs, options,
+                 [&](const auto& own) {
+                   return inner_->allgather_into_tensor_coalesced(outputs, inputs, own);
+                 });
+  }
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override {
+    return moved(
+        c10d::OpType::GATHER, YARD_GATHER, inputs, options,
+        [&](const auto& own) { return inner_->gather(outputs, inputs, own); },
+        static_cast<int>(options.rootRank));
+  }
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override {
+    return moved(
+        c10d::OpType::SCATTER, YARD_SCATTER, outputs, options,
+        [&](const auto& own) { return inner_->scatter(outputs, inputs, own); },
+        static_cast<int>(options.rootRank));
+  }
+  // Ranks may send and get different amounts.
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override {
+    return moved(c10d::OpType::ALLTOALL_BASE, YARD_ALL_TO_ALL, {input.flatten().narrow(0, 0, 0)},
+                 options, [&](const auto& own) {
+                   return inner_->alltoall_base(output, input, output_splits, input_splits, own);
+                 });
+  }
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override {
+    return moved(c10d::OpType::ALLTOALL, YARD_ALL_TO_ALL, {inputs.at(0).flatten().narrow(0, 0, 0)},
+                 options, [&](const auto& own) { return inner_->alltoall(outputs, inputs, own); });
+  }
+
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    const Description what{.type = c10d::OpType::BARRIER,
+                           .what = {.kind = YARD_BARRIER, .dtype = YARD_U8, .root = -1},
+                           .timeout = options.timeout};
+    return guard_.collective(what, options_->timeout,
+                             [&] { return inner_->barrier(for_inner(options)); });
+  }
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) override {
+    guard_.barrier(options.timeout.count() > 0 ? options.timeout : options_->timeout);
+  }
+
+  WorkPtr send(Tensors& tensors, int peer, int tag) override {
+    return guard_.one_sided(c10d::OpType::SEND, options_->timeout,
+                            [&] { return inner_->send(tensors, peer, tag); });
+  }
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override {
+    return guard_.one_sided(c10d::OpType::RECV, options_->timeout,
+                            [&] { return inner_->recv(tensors, peer, tag); });
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    return guard_.one_sided(c10d::OpType::RECV, options_->timeout,
+                            [&] { return inner_->recvAnysource(tensors, tag); });
+  }
+
+  void startCoalescing() override {
+    guard_.start_coalescing();
+    inner_->startCoalescing();
+  }
+  WorkPtr endCoalescing() override {
+    return guard_.end_coalescing(options_->timeout, inner_->endCoalescing());
+  }
+
+  bool supportsTensorAlloc(c10::DeviceIndex device) override {
+    return inner_->supportsTensorAlloc(device);
+  }
+  std::shared_ptr<c10::Allocator> getMemAllocator() override { return inner_->getMemAllocator(); }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return inner_->allocateTensor(size, options);
+  }
+  void abort() override { abort_because("abort() was called"); }
+  void abort_because(const std::string& reason) override {
+    guard_.abort(reason);
+    inner_->abort();
+  }
+  void shutdown() override {
+    if (!is_shut_down_) {
+      is_shut_down_ = true;
+      guard_.stop_looking();
+      inner_->shutdown();
+      guard_.leave();
+    }
+  }
+  std::string flight_record() const override { return guard_.flight_record(); }
+
+ private:
+  template <typename Options, typename Call>
+  WorkPtr reduced(c10d::OpType type, yard_kind kind, const Tensors& tensors, const Options& options,
+                  const Call& call, int root = -1) {
+    const bool is_known = options.reduceOp.op_ != c10d::ReduceOp::PREMUL_SUM;
+    const yard_reduce reduce =
+        is_known ? reduction_of(options.reduceOp, "the operation") : YARD_NONE;
+    const Description what =
+        describe({.type = type,
+                  .what = {.kind = kind, .dtype = YARD_U8, .reduce = reduce, .root = root},
+                  .timeout = options.timeout},
+                 tensors);
+    return guard_.collective(what, options_->timeout, [&] { return call(for_inner(options)); });
+  }
+
+  template <typename Options, typename Call>
+  WorkPtr moved(c10d::OpType type, yard_kind kind, const Tensors& tensors, const Options& options,
+                const Call& call, int root = -1) {
+    const Description what = describe({.type = type,
+                                       .what = {.kind = kind, .dtype = YARD_U8, .root = root},
+                                       .timeout = options.timeout},
+                                      tensors);
+    return guard_.collective(what, options_->timeout, [&] { return call(for_inner(options)); });
+  }
+
+  std::string name_;
+  c10::intrusive_ptr<Options> options_;
+  StorePtr store_;
+  BackendPtr inner_;
+  Guard guard_;
+  bool is_shut_down_ = false;
+};
+
+}  // namespace trainyard::torch_shim

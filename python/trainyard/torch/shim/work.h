@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// c10d::Work over one or more operations of the library. It keeps their memory until they are done,
+// also when nobody holds it any more; who waits for it performs them where the library can.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "base.h"
+#include "completer.h"
+
+namespace trainyard::torch_shim {
+
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+inline FuturePtr new_future() {
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+}
+
+// One operation of the library, and what it needs.
+struct Task {
+  yard_operation operation = {};
+  std::vector<std::uint64_t> counts;  // of uneven ones
+  std::vector<std::uint64_t> receive_counts;
+  std::vector<at::Tensor> keep;  // the memory of input and output
+  std::function<void()> finish;  // when it is done, on any thread; may be empty
+
+  const yard_operation* described(Milliseconds timeout) {
+    operation.counts = counts.data();
+    operation.counts_size = counts.size();
+    operation.receive_counts = receive_counts.data();
+    operation.receive_counts_size = receive_counts.size();
+    operation.timeout_ms = timeout.count();
+    return &operation;
+  }
+};
+
+// What c10d wants to know of a Work.
+struct Header {
+  int rank = 0;
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  const char* title = nullptr;  // in profiles
+  std::uint64_t sequence = 0;
+  Milliseconds timeout{};
+};
+
+class YardWork final : public c10d::Work {
+ public:
+  YardWork(const Header& header, std::vector<Task> tasks, std::vector<at::Tensor> outputs)
+      : c10d::Work(header.rank, header.type, header.title),
+        header_(header),
+        tasks_(std::move(tasks)),
+        outputs_(std::move(outputs)) {}
+  ~YardWork() override {
+    for (yard_work* part : parts_) {
+      yard_work_free(part);
+    }
+  }
+
+  // Begins all of it. Throws what is known at once.
+  void issue(yard_comm* comm) {
+    open_ = tasks_.size() + 1;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      yard_work* part = nullptr;
+      char* error = nullptr;
+      const int code = yard_comm_issue(comm, tasks_[i].described(header_.timeout), &part, &error);
+      if (code != YARD_OK) {
+        const std::string text = taken(error);
+        part_is_done(code, text, tasks_.size() - i + 1);
+        fail(code, text);
+      }
+      parts_.push_back(part);
+      auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
+      yard_work_on_done(part, told, self.release());
+    }
+    part_is_done(YARD_OK, "", 1);
+  }
+
+  // Performs all of it on this thread, and throws its error.
+  void run(yard_comm* comm) {
+    open_ = 1;
+    for (Task& task : tasks_) {
+      char* error = nullptr;
+      const int code = yard_comm_run(comm, task.described(header_.timeout), &error);
+      check(code, error);
+    }
+    part_is_done(YARD_OK, "", 1);
+  }
+
+  // kNoTimeout: that of the operation.
+  bool wait(Milliseconds timeout) override {
+    const bool is_bounded = timeout != kNoTimeout && timeout < header_.timeout;
+    if (!is_bounded && !isCompleted()) {
+      for (yard_work* part : parts_) {
+        yard_work_wait(part, nullptr);
+      }
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!is_bounded) {
+      cv_.wait(lock, [&] { return completed_; });
+    } else if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
+      fail(YARD_DEADLINE, std::string(header_.title) + " was not complete after the " +
+                              std::to_string(timeout.count()) +
+                              " ms that wait() was given; it goes on");
+    }
+    if (exception_) {
+      std::rethrow_exception(exception_);
+    }
+    return true;
+  }
+
+  FuturePtr getFuture() override {
+    bool is_over = false;
+    {
+      const std::lock_guard<std::mutex> lock(future_mutex_);
+      if (future_ != nullptr) {
+        return future_;
+      }
+      future_ = new_future();
+      is_over = is_over_;
+    }
+    if (is_over) {
+      complete_future();
+    }
+    return future_;
+  }
+
+  std::vector<at::Tensor> result() override { return outputs_; }
+  std::uint64_t getSequencenumber() const override { return header_.sequence; }
+
+ private:
+  static void told(void* context, int code, const char* message) {
+    const auto self = c10::intrusive_ptr<YardWork>::reclaim(static_cast<YardWork*>(context));
+    self->part_is_done(code, message, 1);
+  }
+
+  void part_is_done(int code, const std::string& message, std::size_t parts) {
+    if (code != YARD_OK) {
+      const std::lock_guard<std::mutex> lock(future_mutex_);
+      error_ = error_ ? error_ : exception_of(code, message);
+    }
+    if (open_.fetch_sub(parts) == parts) {
+      end();
+    }
+  }
+
+  void end() {
+    std::exception_ptr error = error_;  // nobody writes it any more
+    try {
+      for (const Task& task : tasks_) {
+        if (!error && task.finish) {
+          task.finish();
+        }
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    tasks_.clear();
+    finish(error);
+    bool is_wanted = false;
+    {
+      const std::lock_guard<std::mutex> lock(future_mutex_);
+      is_over_ = true;
+      is_wanted = future_ != nullptr;
+    }
+    if (is_wanted) {
+      auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
+      Completer::get().post([self] { self->complete_future(); });
+    }
+  }
+
+  void complete_future() {
+    if (exception_) {
+      future_->setError(exception_);
+    } else {
+      future_->markCompleted(c10::IValue(outputs_));
+    }
+  }
+
+  Header header_;
+  std::vector<Task> tasks_;
+  std::vector<at::Tensor> outputs_;
+  std::vector<yard_work*> parts_;
+  std::atomic<std::size_t> open_{0};  // parts, and one while they are being issued
+  std::mutex future_mutex_;
+  std::exception_ptr error_;  // the first one, until end()
+  FuturePtr future_;
+  bool is_over_ = false;
+};
+
+}  // namespace trainyard::torch_shim

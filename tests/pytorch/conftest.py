@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worlds of processes with PyTorch. A script of ranks/ runs as every rank, in the environment `torch`,
+and prints one JSON object a line about each thing it tried; tests read those."""
+import json
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+RANKS = Path(__file__).parent / "ranks"
+
+
+class Reports:
+    """What the ranks of one world said: {"case": ..., "rank": ..., ...} each."""
+
+    def __init__(self, lines, codes, errors):
+        self.lines, self.codes, self.errors = lines, codes, errors
+
+    def of(self, case):
+        found = [line for line in self.lines if line["case"] == case]
+        assert found, f"no rank said anything about {case!r}; exit codes {self.codes}\n{self.errors[-3000:]}"
+        return found
+
+    def assert_all_well(self, case):
+        problems = [f"rank {line['rank']}: {line['problem']}" for line in self.of(case) if "problem" in line]
+        assert not problems, "\n".join(problems)
+
+
+class Torch:
+    def __init__(self, python):
+        self.python = python
+
+    def run(self, script, size, *arguments, seconds=240, python_path=ROOT / "python", **environment):
+        """A world of `size` ranks, with torchrun's variables; ended after `seconds`."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        base = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINYARD_COMM_", "OMPI_"))}
+        base |= {"PYTHONPATH": str(python_path), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                 "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"} | environment
+        processes = [subprocess.Popen(
+            [self.python, RANKS / script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=base | {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(size)]
+        deadline = time.monotonic() + seconds
+        outs, errors = [], []
+        for process in processes:
+            try:
+                out, error = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, error = process.communicate()
+                error += "\n(ended by the test: too slow)"
+            outs.append(out)
+            errors.append(error)
+        lines = [json.loads(line) for out in outs for line in out.splitlines() if line.startswith("{")]
+        return Reports(lines, [process.returncode for process in processes], "\n".join(errors))
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """Compiles the backend once, so that no rank's time-out has to wait for that."""
+    folder = os.environ.get("YARD_TORCH_ENV") or subprocess.run(
+        [ROOT / "tools/python_env", "torch"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    python = Path(folder) / "bin/python"
+    subprocess.run([python, "-m", "trainyard.torch._shim_build"], check=True, stdout=subprocess.DEVNULL,
+                   env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+    return Torch(python)
