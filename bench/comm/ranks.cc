@@ -2,7 +2,7 @@
 // One collective between processes, timed: what ./yard bench collectives runs beside Open MPI.
 //
 //   comm_ranks --ranks N --kind all_reduce --bytes B --repeats K --runs M [--registered]
-//              [--transports tcp]
+//              [--in-place] [--transports tcp] [--store HOST:PORT --rank R]
 //   comm_ranks --ranks N --setup              how long it takes until all have met in a barrier
 //
 // Starts N processes of itself (bound to a core each when there are enough), prints one JSON
@@ -45,6 +45,8 @@ struct Arguments {
   std::size_t repeats = 1;
   std::size_t runs = 5;
   bool registered = false;
+  bool in_place = false;  // all-reduce only: the sums of one run grow with each repetition
+  std::string store;      // where others meet, for a rank that was not started by this program
   bool setup = false;
   std::string transports;
   double began = 0;  // of the parent's start, for --setup
@@ -92,6 +94,10 @@ Arguments parse(int count, char** words) {
       arguments.runs = static_cast<std::size_t>(number());
     } else if (name == "--registered") {
       arguments.registered = true;
+    } else if (name == "--in-place") {
+      arguments.in_place = true;
+    } else if (name == "--store") {
+      arguments.store = value();
     } else if (name == "--setup") {
       arguments.setup = true;
     } else if (name == "--transports") {
@@ -131,13 +137,22 @@ class Case {
     const std::size_t part = whole_ / ranks;
     const std::size_t in = kind_ == OpKind::kAllGather ? part : whole_;
     const std::size_t out = kind_ == OpKind::kReduceScatter ? part : whole_;
-    input_ = acquire(arguments, communicator, in);
+    in_place_ = arguments.in_place;
     output_ = acquire(arguments, communicator, out);
-    for (std::size_t i = 0; i < in; ++i) {
-      input_[i] = input_at(i, rank_);
+    input_ = in_place_ ? output_ : acquire(arguments, communicator, in);
+    is_broadcast_ = kind_ == OpKind::kBroadcast;
+    for (std::size_t i = 1; i < arguments.repeats && in_place_; ++i) {
+      growth_ *= static_cast<float>(size_);
     }
     std::ranges::fill(output_, -1.0F);
-    is_broadcast_ = kind_ == OpKind::kBroadcast;
+    prepare();
+  }
+
+  // Before each run.
+  void prepare() {
+    for (std::size_t i = 0; i < input_.size(); ++i) {
+      input_[i] = input_at(i, rank_);
+    }
   }
 
   Operation operation() {
@@ -150,10 +165,12 @@ class Case {
     operation.input = std::as_bytes(std::span<const float>(input_));
     if (is_broadcast_) {
       operation.root = 0;
-      operation.input = {};
       if (rank_ == 0) {
         std::ranges::copy(input_, output_.begin());
       }
+    }
+    if (is_broadcast_ || in_place_) {
+      operation.input = {};
     }
     return operation;
   }
@@ -193,7 +210,7 @@ class Case {
     };
     switch (kind_) {
       case OpKind::kAllReduce:
-        return sum(i);
+        return sum(i) * growth_;
       case OpKind::kReduceScatter:
         return sum(static_cast<std::size_t>(rank_) * part + i);
       case OpKind::kAllGather:
@@ -211,6 +228,8 @@ class Case {
   std::int32_t size_;
   std::size_t whole_ = 0;
   bool is_broadcast_ = false;
+  bool in_place_ = false;
+  float growth_ = 1;
   std::vector<std::shared_ptr<std::byte[]>> shared_;
   std::vector<std::vector<float>> private_ = reserved();
   std::span<float> input_;
@@ -241,7 +260,23 @@ void bind(std::int32_t rank, std::int32_t ranks) {
 
 int run_rank(const Arguments& arguments) {
   bind(arguments.rank, arguments.ranks);
-  auto store = comm::StoreClient::connect({"127.0.0.1", arguments.port}, std::chrono::seconds(20));
+  comm::Endpoint meeting{"127.0.0.1", arguments.port};
+  std::unique_ptr<comm::StoreServer> server;
+  if (!arguments.store.empty()) {
+    const auto given = comm::parse_endpoint(arguments.store);
+    if (!given) {
+      die(given.error().message);
+    }
+    meeting = *given;
+    if (arguments.rank == 0) {
+      auto listening = comm::StoreServer::listen({"", meeting.port});
+      if (!listening) {
+        die(listening.error().message);
+      }
+      server = std::move(*listening);
+    }
+  }
+  auto store = comm::StoreClient::connect(meeting, std::chrono::seconds(20));
   if (!store) {
     die(store.error().message);
   }
@@ -265,6 +300,7 @@ int run_rank(const Arguments& arguments) {
     Case one(arguments, communicator);
     const Operation operation = one.operation();
     for (std::size_t run = 0; run <= arguments.runs; ++run) {  // the first one warms up
+      one.prepare();
       must(communicator.run(barrier));
       const double start = now();
       for (std::size_t i = 0; i < arguments.repeats; ++i) {
