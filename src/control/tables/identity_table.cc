@@ -13,13 +13,13 @@ Result<void> insert_key(Connection& connection, const KeyRow& row) {
   if (row.key.expires) {
     expires = row.key.expires->time_since_epoch().count();
   }
-  return statement.bind("id", row.key.access_key_id)
-      .bind("secret", row.key.secret_access_key)
-      .bind("token", row.key.session_token)
+  return statement.bind_text("id", row.key.access_key_id)
+      .bind_text("secret", row.key.secret_access_key)
+      .bind_text("token", row.key.session_token)
       .bind("expires", expires)
-      .bind("arn", row.key.arn)
-      .bind("user", row.key.user_id)
-      .bind("job", row.job)
+      .bind_text("arn", row.key.arn)
+      .bind_text("user", row.key.user_id)
+      .bind_text("job", row.job)
       .bind("epoch", std::int64_t{row.epoch})
       .run();
 }
@@ -57,7 +57,7 @@ Result<void> delete_keys_expired_before(Connection& connection, WallTime time) {
 Result<void> delete_keys_of(Connection& connection, const std::string& job, int epoch) {
   YARD_TRY(Statement statement,
            connection.prepare("DELETE FROM access_key WHERE job = :job AND epoch <= :epoch"));
-  return statement.bind("job", job).bind("epoch", std::int64_t{epoch}).run();
+  return statement.bind_text("job", job).bind("epoch", std::int64_t{epoch}).run();
 }
 
 }  // namespace trainyard::control

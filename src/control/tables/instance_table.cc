@@ -43,7 +43,9 @@ Result<InstanceRow> row_of(const Statement& statement) {
 }
 
 void bind_key(Statement& statement, const InstanceKey& key) {
-  statement.bind("job", key.job).bind("epoch", std::int64_t{key.epoch}).bind("host", key.host);
+  statement.bind_text("job", key.job)
+      .bind("epoch", std::int64_t{key.epoch})
+      .bind_text("host", key.host);
 }
 
 }  // namespace
@@ -54,10 +56,10 @@ Result<void> insert_instance(Connection& connection, const InstanceRow& row) {
                "INSERT INTO instance (job, epoch, host, token_hash, facts, acknowledged, commands) "
                "VALUES (:job, :epoch, :host, :token_hash, :facts, :acknowledged, :commands)"));
   bind_key(statement, row.key);
-  return statement.bind("token_hash", row.token_hash)
-      .bind("facts", facts_to_json(row.facts).dump())
+  return statement.bind_text("token_hash", row.token_hash)
+      .bind_text("facts", facts_to_json(row.facts).dump())
       .bind("acknowledged", row.acknowledged)
-      .bind("commands", json_of(row.commands).dump())
+      .bind_text("commands", json_of(row.commands).dump())
       .run();
 }
 
@@ -67,7 +69,7 @@ Result<std::vector<InstanceRow>> instances_of(Connection& connection, const std:
            connection.prepare(
                "SELECT job, epoch, host, token_hash, facts, acknowledged, commands FROM instance "
                "WHERE job = :job AND epoch = :epoch ORDER BY length(host), host"));
-  statement.bind("job", job).bind("epoch", std::int64_t{epoch});
+  statement.bind_text("job", job).bind("epoch", std::int64_t{epoch});
   std::vector<InstanceRow> rows;
   while (true) {
     YARD_TRY(const bool found, statement.step());
@@ -85,7 +87,7 @@ Result<bool> save_facts(Connection& connection, const InstanceKey& key, const In
            connection.prepare("UPDATE instance SET facts = :facts, acknowledged = :acknowledged "
                               "WHERE job = :job AND epoch = :epoch AND host = :host"));
   bind_key(statement, key);
-  statement.bind("facts", facts_to_json(facts).dump()).bind("acknowledged", acknowledged);
+  statement.bind_text("facts", facts_to_json(facts).dump()).bind("acknowledged", acknowledged);
   YARD_TRY(statement.run());
   return connection.changes() > 0;
 }
@@ -96,12 +98,12 @@ Result<void> save_commands(Connection& connection, const InstanceKey& key,
            connection.prepare("UPDATE instance SET commands = :commands WHERE job = :job AND "
                               "epoch = :epoch AND host = :host"));
   bind_key(statement, key);
-  return statement.bind("commands", json_of(commands).dump()).run();
+  return statement.bind_text("commands", json_of(commands).dump()).run();
 }
 
 Result<void> delete_instances(Connection& connection, const std::string& job) {
   YARD_TRY(Statement statement, connection.prepare("DELETE FROM instance WHERE job = :job"));
-  return statement.bind("job", job).run();
+  return statement.bind_text("job", job).run();
 }
 
 Result<void> put_tag(Connection& connection, const std::string& arn, const Tag& tag) {
@@ -109,25 +111,28 @@ Result<void> put_tag(Connection& connection, const std::string& arn, const Tag& 
            connection.prepare("INSERT INTO tag (arn, tag_key, tag_value) VALUES (:arn, :key, "
                               ":value) ON CONFLICT (arn, tag_key) DO UPDATE SET tag_value = "
                               "excluded.tag_value"));
-  return statement.bind("arn", arn).bind("key", tag.key).bind("value", tag.value).run();
+  return statement.bind_text("arn", arn)
+      .bind_text("key", tag.key)
+      .bind_text("value", tag.value)
+      .run();
 }
 
 Result<void> delete_tag(Connection& connection, const std::string& arn, const std::string& key) {
   YARD_TRY(Statement statement,
            connection.prepare("DELETE FROM tag WHERE arn = :arn AND tag_key = :key"));
-  return statement.bind("arn", arn).bind("key", key).run();
+  return statement.bind_text("arn", arn).bind_text("key", key).run();
 }
 
 Result<void> delete_tags(Connection& connection, const std::string& arn) {
   YARD_TRY(Statement statement, connection.prepare("DELETE FROM tag WHERE arn = :arn"));
-  return statement.bind("arn", arn).run();
+  return statement.bind_text("arn", arn).run();
 }
 
 Result<std::vector<Tag>> tags_of(Connection& connection, const std::string& arn) {
   YARD_TRY(Statement statement,
            connection.prepare("SELECT tag_key, tag_value FROM tag WHERE arn = :arn ORDER BY "
                               "tag_key"));
-  statement.bind("arn", arn);
+  statement.bind_text("arn", arn);
   std::vector<Tag> tags;
   while (true) {
     YARD_TRY(const bool found, statement.step());

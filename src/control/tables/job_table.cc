@@ -92,9 +92,9 @@ void bind_start(Statement& statement, const JobQuery& query) {
   if (query.after_name.empty()) {
     return;
   }
-  statement.bind("after_name", query.after_name);
+  statement.bind_text("after_name", query.after_name);
   if (query.sort_by == JobQuery::SortBy::kStatus) {
-    statement.bind("after_key", query.after_status);
+    statement.bind_text("after_key", query.after_status);
   } else if (query.sort_by == JobQuery::SortBy::kCreation) {
     statement.bind("after_key", query.after_created);
   }
@@ -108,15 +108,15 @@ Result<void> insert_job(Connection& connection, Job& job) {
                "INSERT INTO job (name, arn, status, secondary_status, terminal, created, modified, "
                "request, state) VALUES (:name, :arn, :status, :secondary, :terminal, :created, "
                ":modified, :request, :state)"));
-  statement.bind("name", job.name)
-      .bind("arn", job.arn)
-      .bind("status", status_name(job.secondary))
-      .bind("secondary", name_of(job.secondary))
+  statement.bind_text("name", job.name)
+      .bind_text("arn", job.arn)
+      .bind_text("status", status_name(job.secondary))
+      .bind_text("secondary", name_of(job.secondary))
       .bind("terminal", std::int64_t{0})
       .bind("created", millis(job.created))
       .bind("modified", millis(job.modified))
-      .bind("request", job.request.dump())
-      .bind("state", state_to_json(job).dump());
+      .bind_text("request", job.request.dump())
+      .bind_text("state", state_to_json(job).dump());
   YARD_TRY(statement.run());
   job.sequence = connection.last_row();
   return {};
@@ -129,13 +129,13 @@ Result<void> update_job(Connection& connection, const Job& job) {
                ":terminal, modified = CASE WHEN modified > :modified THEN modified ELSE :modified "
                "END, ended = :ended, state = :state WHERE name = "
                ":name"));
-  return statement.bind("status", status_name(job.secondary))
-      .bind("secondary", name_of(job.secondary))
+  return statement.bind_text("status", status_name(job.secondary))
+      .bind_text("secondary", name_of(job.secondary))
       .bind("terminal", std::int64_t{job.stage == Stage::kDone ? 1 : 0})
       .bind("modified", millis(job.modified))
       .bind("ended", millis(job.training_end))
-      .bind("state", state_to_json(job).dump())
-      .bind("name", job.name)
+      .bind_text("state", state_to_json(job).dump())
+      .bind_text("name", job.name)
       .run();
 }
 
@@ -143,9 +143,9 @@ Result<void> update_request(Connection& connection, const Job& job) {
   YARD_TRY(Statement statement,
            connection.prepare(
                "UPDATE job SET request = :request, modified = :modified WHERE name = :name"));
-  return statement.bind("request", job.request.dump())
+  return statement.bind_text("request", job.request.dump())
       .bind("modified", millis(job.modified))
-      .bind("name", job.name)
+      .bind_text("name", job.name)
       .run();
 }
 
@@ -162,7 +162,7 @@ Result<Job> parse_job(const JobRow& row) {
 Result<std::optional<JobRow>> find_row(Connection& connection, const std::string& name) {
   YARD_TRY(Statement statement,
            connection.prepare(fmt::format("SELECT {} FROM job WHERE name = :name", kJobColumns)));
-  statement.bind("name", name);
+  statement.bind_text("name", name);
   YARD_TRY(const bool found, statement.step());
   return found ? std::optional(row_of(statement)) : std::nullopt;
 }
@@ -195,13 +195,13 @@ Result<std::vector<Job>> jobs_after(Connection& connection, std::int64_t sequenc
 
 Result<void> delete_job(Connection& connection, const std::string& name) {
   YARD_TRY(Statement statement, connection.prepare("DELETE FROM job WHERE name = :name"));
-  return statement.bind("name", name).run();
+  return statement.bind_text("name", name).run();
 }
 
 Result<std::vector<JobSummary>> list_jobs(Connection& connection, const JobQuery& query) {
   YARD_TRY(Statement statement, connection.prepare(list_sql(query)));
-  statement.bind("name_contains", query.name_contains)
-      .bind("status", query.status)
+  statement.bind_text("name_contains", query.name_contains)
+      .bind_text("status", query.status)
       .bind("created_after", millis(query.created_after))
       .bind("created_before", millis(query.created_before))
       .bind("modified_after", millis(query.modified_after))

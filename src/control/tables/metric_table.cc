@@ -49,8 +49,8 @@ Result<Series> make_series(Connection& connection, const Series& wanted) {
   YARD_TRY(Statement statement,
            connection.prepare("INSERT INTO metric_series (job, metric, first_at, last_at, "
                               "last_value) VALUES (:job, :metric, :first_at, :last_at, :value)"));
-  YARD_TRY(statement.bind("job", wanted.job)
-               .bind("metric", wanted.metric)
+  YARD_TRY(statement.bind_text("job", wanted.job)
+               .bind_text("metric", wanted.metric)
                .bind("first_at", millis(wanted.first_at))
                .bind("last_at", millis(wanted.last.at))
                .bind_real("value", wanted.last.value)
@@ -154,7 +154,7 @@ Result<std::vector<Series>> series_of(Connection& connection, const std::string&
   YARD_TRY(Statement statement,
            connection.prepare("SELECT " + std::string(kColumns) +
                               " FROM metric_series WHERE job = :job ORDER BY metric"));
-  statement.bind("job", job);
+  statement.bind_text("job", job);
   return all_series(statement);
 }
 
@@ -163,7 +163,7 @@ Result<std::optional<Series>> find_series(Connection& connection, const std::str
   YARD_TRY(Statement statement,
            connection.prepare("SELECT " + std::string(kColumns) +
                               " FROM metric_series WHERE job = :job AND metric = :metric"));
-  statement.bind("job", job).bind("metric", metric);
+  statement.bind_text("job", job).bind_text("metric", metric);
   YARD_TRY(const bool found, statement.step());
   return found ? std::optional(series_at(statement)) : std::nullopt;
 }
@@ -173,7 +173,7 @@ Result<bool> delete_some_points(Connection& connection, const std::string& job) 
            connection.prepare("DELETE FROM metric_points WHERE id IN (SELECT metric_points.id FROM "
                               "metric_points JOIN metric_series ON metric_series.id = "
                               "metric_points.series WHERE job = :job LIMIT :limit)"));
-  YARD_TRY(statement.bind("job", job).bind("limit", kPiecesOfADelete).run());
+  YARD_TRY(statement.bind_text("job", job).bind("limit", kPiecesOfADelete).run());
   return connection.changes() > 0;
 }
 
@@ -185,12 +185,12 @@ Result<std::vector<Series>> list_series(Connection& connection, const SeriesQuer
                               "(:active_after IS NULL OR last_at > :active_after) AND "
                               "(job > :after_job OR (job = :after_job AND metric > :after_metric)) "
                               "ORDER BY job, metric LIMIT :limit"));
-  statement.bind("job", query.job)
-      .bind("metric", query.metric)
+  statement.bind_text("job", query.job)
+      .bind_text("metric", query.metric)
       .bind("active_after",
             query.active_after ? std::optional(millis(*query.active_after)) : std::nullopt)
-      .bind("after_job", query.after_job)
-      .bind("after_metric", query.after_metric)
+      .bind_text("after_job", query.after_job)
+      .bind_text("after_metric", query.after_metric)
       .bind("limit", query.limit);
   return all_series(statement);
 }
@@ -236,7 +236,7 @@ Result<PointPage> points_of(Connection& connection, std::int64_t series, const T
     if (!found) {
       return page;
     }
-    YARD_TRY(const std::vector<Point> points, unpack(statement.bytes(2)));
+    YARD_TRY(const std::vector<Point> points, unpack(statement.text(2)));
     std::copy_if(points.begin(), points.end(), std::back_inserter(page.points),
                  [&](const Point& point) { return point.at >= range.from && point.at < range.to; });
     if (count == kPiecesOfAPage) {

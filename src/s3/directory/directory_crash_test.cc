@@ -21,9 +21,9 @@ struct DirectoryCrash : StoreFixture {
   }
 
   // The store closed, its index for us alone.
-  std::unique_ptr<Connection> crashed_index() {
+  Connection crashed_index() {
     store.reset();
-    return *Connection::open(root() / "index.db");
+    return *Connection::open(root() / "index.db", sql::Access::kWrite);
   }
   std::size_t incoming_files() const {
     return static_cast<std::size_t>(
@@ -63,8 +63,8 @@ TEST_F(DirectoryCrash, BetweenTheIndexAndTheEndOfPut) {
 
 TEST_F(DirectoryCrash, BeforeTheReplacedContentIsRemoved) {
   {
-    const auto index = crashed_index();
-    ASSERT_TRUE(index->execute("INSERT INTO garbage VALUES(CAST('ab12' AS BLOB))"));
+    auto index = crashed_index();
+    ASSERT_TRUE(index.execute("INSERT INTO garbage VALUES(CAST('ab12' AS BLOB))"));
   }
   write_content("old");
   reopen();

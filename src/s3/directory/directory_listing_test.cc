@@ -101,9 +101,9 @@ TEST(IndexListing, JumpsOverWhatAPrefixHides) {
   auto index = Index::open(folder.path() / "index.db");
   ASSERT_TRUE(index);
   ASSERT_TRUE((*index)->add_bucket({.name = "bucket"}));
-  auto raw = Connection::open(folder.path() / "index.db");
+  auto raw = Connection::open(folder.path() / "index.db", sql::Access::kWrite);
   ASSERT_TRUE(raw);
-  ASSERT_TRUE((*raw)->execute(
+  ASSERT_TRUE(raw->execute(
       "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<19999)"
       "INSERT INTO objects SELECT 1, CAST(printf('%d/%06d', i%2, i) AS BLOB), 1, x'', 0, x'', x'',"
       " x'' FROM n"));

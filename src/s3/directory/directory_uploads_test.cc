@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "s3/checksum.h"
 #include "s3/directory/directory_store.h"
-#include "s3/directory/sqlite.h"
+#include "sql/connection.h"
 #include "testing/s3_support.h"
 
 namespace trainyard::s3 {
@@ -124,8 +124,8 @@ TEST_F(DirectoryUploads, ExpiryLeavesThoseThatSomebodyGoesOnWithAndStopsWhenTold
   const std::string busy = begin();
   const WallTime long_ago = clock.now() - std::chrono::hours(2);
   {
-    const auto index = *Connection::open(folder.path() / "store" / "index.db");
-    auto age = *index->prepare("UPDATE uploads SET started=?1");
+    auto index = *sql::Connection::open(folder.path() / "store" / "index.db", sql::Access::kWrite);
+    auto age = *index.prepare("UPDATE uploads SET started=?1");
     ASSERT_TRUE(age.bind(1, long_ago.time_since_epoch().count()).run());
   }
   part(busy, 1, "x");

@@ -2,8 +2,9 @@
 #include "s3/directory/index.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
-#include "s3/directory/index_reader.h"
 #include "s3/directory/index_rows.h"
 #include "s3/directory/lister.h"
 #include "s3/directory/record.h"
@@ -11,11 +12,11 @@
 namespace trainyard::s3 {
 namespace {
 
-constexpr std::size_t kIdleConnections = 8;
+constexpr int kCacheKib = 4'096;
 
 // Names and keys are blobs, so that they compare byte by byte. Bucket numbers are never reused: a
 // reader that has looked one up cannot meet another bucket's objects.
-constexpr const char* kSchema = R"(
+constexpr std::string_view kFirst = R"(
   CREATE TABLE IF NOT EXISTS buckets(
     id INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB NOT NULL UNIQUE, created INTEGER NOT NULL);
   CREATE TABLE IF NOT EXISTS objects(
@@ -39,48 +40,26 @@ constexpr const char* kSchema = R"(
     bucket INTEGER NOT NULL, name BLOB NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY(bucket, name)) WITHOUT ROWID;
 )";
+// Databases that were made before they had versions have these tables, too.
+constexpr std::array kMigrations{kFirst};
 
 Result<void> erase_object(Connection& connection, std::int64_t bucket, const ObjectRow& row,
                           Contents& dropped) {
   YARD_TRY(discard(connection, row.content, dropped));
   YARD_TRY(Statement erase, connection.prepare("DELETE FROM objects WHERE bucket=?1 AND key=?2"));
-  return erase.bind(1, bucket).bind(2, row.info.key).run();
+  return erase.bind(1, bucket).bind_bytes(2, row.info.key).run();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Index>> Index::open(const Path& file) {
-  YARD_TRY(auto writer, Connection::open(file));
-  YARD_TRY(writer->execute(kSchema));
-  return std::unique_ptr<Index>(new Index(file, std::move(writer)));
-}
-
-Result<Index::Reader> Index::reader() {
-  std::unique_ptr<Connection> connection;
-  {
-    const MutexLock lock(mutex_);
-    if (!idle_.empty()) {
-      connection = std::move(idle_.back());
-      idle_.pop_back();
-    }
-  }
-  if (connection == nullptr) {
-    YARD_TRY(connection, Connection::open(file_));
-  }
-  return Reader(*this, std::move(connection));
-}
-
-void Index::give_back(std::unique_ptr<Connection> connection) {
-  const MutexLock lock(mutex_);
-  if (idle_.size() < kIdleConnections) {
-    idle_.push_back(std::move(connection));
-  }
-}
-
-Index::Index(Path file, std::unique_ptr<Connection> writer)
-    : file_(std::move(file)), writer_(std::move(writer)) {
-  writer_.around_each([this](Connection& connection) { return forget(connection); },
-                      [this] { forgotten(); });
+  std::unique_ptr<Index> index(new Index());
+  const sql::AroundEach around{
+      .first = [raw = index.get()](Connection& connection) { return raw->forget(connection); },
+      .committed = [raw = index.get()] { raw->forgotten(); }};
+  YARD_TRY(index->database_,
+           sql::Database::open(file, kMigrations, {.around = around, .cache_kib = kCacheKib}));
+  return index;
 }
 
 Result<void> Index::forget(Connection& connection) {
@@ -96,7 +75,7 @@ Result<void> Index::forget(Connection& connection) {
   }
   for (const std::string& content : gone) {
     YARD_TRY(Statement erase, connection.prepare("DELETE FROM garbage WHERE content=?1"));
-    YARD_TRY(erase.bind(1, content).run());
+    YARD_TRY(erase.bind_bytes(1, content).run());
   }
   for (const Settled& put : settled) {
     YARD_TRY(end_unconfirmed(connection, put.content, put.is_good));
@@ -116,7 +95,10 @@ void Index::forgotten() {
 
 Result<Contents> Index::replace(const Replacement& body) {
   Contents dropped;
-  Result<void> result = change([&](Connection& connection) { return body(connection, dropped); });
+  Result<void> result = change([&](Connection& connection) {
+    dropped.clear();
+    return body(connection, dropped);
+  });
   return result ? Result<Contents>(std::move(dropped)) : std::move(result).error();
 }
 
@@ -147,7 +129,7 @@ Result<void> Index::add_bucket(const BucketInfo& bucket) {
     }
     YARD_TRY(Statement insert,
              connection.prepare("INSERT INTO buckets(name, created) VALUES(?1,?2)"));
-    return insert.bind(1, bucket.name).bind(2, to_integer(bucket.created)).run();
+    return insert.bind_bytes(1, bucket.name).bind(2, to_integer(bucket.created)).run();
   });
 }
 
@@ -239,7 +221,7 @@ Result<std::string> Index::setting(const std::string& bucket, const std::string&
   YARD_TRY(const std::int64_t id, bucket_id(*connection, bucket));
   YARD_TRY(Statement query,
            connection->prepare("SELECT value FROM settings WHERE bucket=?1 AND name=?2"));
-  YARD_TRY(const bool found, query.bind(1, id).bind(2, name).step());
+  YARD_TRY(const bool found, query.bind(1, id).bind_bytes(2, name).step());
   return found ? query.text(0) : std::string();
 }
 
@@ -250,11 +232,11 @@ Result<void> Index::set_setting(const std::string& bucket, const std::string& na
     if (text.empty()) {
       YARD_TRY(Statement erase,
                connection.prepare("DELETE FROM settings WHERE bucket=?1 AND name=?2"));
-      return erase.bind(1, id).bind(2, name).run();
+      return erase.bind(1, id).bind_bytes(2, name).run();
     }
     YARD_TRY(Statement insert, connection.prepare("INSERT OR REPLACE INTO settings(bucket, name,"
                                                   " value) VALUES(?1,?2,?3)"));
-    return insert.bind(1, id).bind(2, name).bind(3, text).run();
+    return insert.bind(1, id).bind_bytes(2, name).bind_bytes(3, text).run();
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a DirectoryStore holds, in one SQLite file: which content file is which object or part.
 // Every change is synced when it returns, in one transaction with those that came at the same time
-// (group_commit.h); reads use connections of their own and never wait for it. A change that makes
+// (sql/database.h); reads use connections of their own and never wait for it. A change that makes
 // contents useless returns them: the caller removes the files and says so with collected().
 #pragma once
 
@@ -20,13 +20,15 @@
 #include "base/file.h"
 #include "base/mutex.h"
 #include "base/result.h"
-#include "s3/directory/group_commit.h"
 #include "s3/directory/local_file.h"
 #include "s3/directory/record.h"
-#include "s3/directory/sqlite.h"
 #include "s3/object_store.h"
+#include "sql/database.h"
 
 namespace trainyard::s3 {
+
+using sql::Connection;
+using sql::Statement;
 
 struct ObjectRow {
   ObjectInfo info;
@@ -56,7 +58,8 @@ struct Unconfirmed {
 struct WriteCondition {
   bool only_if_absent = false;
   std::optional<std::string> only_if_match = {};  // "*": any
-  CommitCheck before_visible = {};  // asked on the committing thread: every write waits for it
+  // Asked on the committing thread, perhaps twice: every write waits for it.
+  CommitCheck before_visible = {};
 };
 
 class Index {
@@ -125,45 +128,40 @@ class Index {
 
   // Contents that a change made useless and whose removal a crash may have prevented.
   Result<Contents> garbage();
-  // Those files are gone; forgotten with the next change.
+  // Those files are gone; forgotten with the next change that is made.
   void collected(const Contents& contents);
   // Which of `contents` objects or parts still use.
   Result<std::set<std::string>> used(const std::set<std::string>& contents);
 
  private:
-  using Change = GroupCommit::Change;
   using Replacement = std::function<Result<void>(Connection&, Contents& dropped)>;
-  class Reader;
+  using Reader = sql::Database::Reader;
   struct Settled {
     std::string content;
     bool is_good = false;
   };
 
-  Index(Path file, std::unique_ptr<Connection> writer);
+  Index() = default;
 
-  Result<void> change(const Change& body) { return writer_.run(body); }
+  Result<void> change(const sql::Change& body) { return database_->write(body); }
   Result<Contents> replace(const Replacement& body);
-  Result<Reader> reader();
-  void give_back(std::unique_ptr<Connection> connection);
+  Result<Reader> reader() { return database_->reader(); }
   Result<void> forget(Connection& connection);
   void forgotten();
-
-  Path file_;
 
   // Transactions. One that failed has begun for ever, until a later one ends.
   std::atomic<std::uint64_t> begun_ = 0;
   std::atomic<std::uint64_t> ended_ = 0;
 
   Mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_ GUARDED_BY(mutex_);
-  // Done with the next transaction: contents that are removed are forgotten, puts whose sync has
-  // ended are settled. The first `...ing` of them are in the running one.
+  // Done with the next transaction that is kept: contents that are removed are forgotten, puts
+  // whose sync has ended are settled. The first `...ing` of them are in the running one.
   Contents collected_ GUARDED_BY(mutex_);
   std::size_t collecting_ GUARDED_BY(mutex_) = 0;
   std::vector<Settled> settled_ GUARDED_BY(mutex_);
   std::size_t settling_ GUARDED_BY(mutex_) = 0;
 
-  GroupCommit writer_;  // last: its thread uses the others
+  std::unique_ptr<sql::Database> database_;  // last: its thread uses the others
 };
 
 }  // namespace trainyard::s3

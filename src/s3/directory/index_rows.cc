@@ -57,7 +57,7 @@ Error no_upload(const std::string& id) {
 
 Result<std::int64_t> bucket_id(Connection& connection, const std::string& bucket) {
   YARD_TRY(Statement query, connection.prepare("SELECT id FROM buckets WHERE name=?1"));
-  YARD_TRY(const bool found, query.bind(1, bucket).step());
+  YARD_TRY(const bool found, query.bind_bytes(1, bucket).step());
   if (!found) {
     return no_bucket(bucket);
   }
@@ -71,7 +71,7 @@ Result<ObjectRow> find_object(Connection& connection, const std::string& bucket,
                "SELECT o.key IS NOT NULL, o.size, o.etag, o.modified, o.content, o.upload,"
                " o.description FROM buckets b LEFT JOIN objects o ON o.bucket=b.id AND o.key=?2"
                " WHERE b.name=?1"));
-  YARD_TRY(const bool found, query.bind(1, bucket).bind(2, key).step());
+  YARD_TRY(const bool found, query.bind_bytes(1, bucket).bind_bytes(2, key).step());
   if (!found) {
     return no_bucket(bucket);
   }
@@ -86,7 +86,7 @@ Result<std::optional<ObjectRow>> find_object(Connection& connection, std::int64_
   YARD_TRY(Statement query,
            connection.prepare("SELECT size, etag, modified, content, upload, description"
                               " FROM objects WHERE bucket=?1 AND key=?2"));
-  YARD_TRY(const bool found, query.bind(1, bucket).bind(2, key).step());
+  YARD_TRY(const bool found, query.bind(1, bucket).bind_bytes(2, key).step());
   if (!found) {
     return std::optional<ObjectRow>();
   }
@@ -98,7 +98,7 @@ Result<void> discard(Connection& connection, const std::string& content, Content
   YARD_TRY(Statement insert,
            connection.prepare("INSERT OR IGNORE INTO garbage(content) VALUES(?1)"));
   dropped.push_back(content);
-  return insert.bind(1, content).run();
+  return insert.bind_bytes(1, content).run();
 }
 
 Result<std::optional<ObjectRow>> replace_object(Connection& connection, std::int64_t bucket,
@@ -114,9 +114,13 @@ Result<std::optional<ObjectRow>> replace_object(Connection& connection, std::int
            connection.prepare("INSERT OR REPLACE INTO objects(bucket, key, size, etag, modified,"
                               " content, upload, description) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)"));
   const std::string description = encode_description(row.info);
-  insert.bind(1, bucket).bind(2, row.info.key).bind(3, static_cast<std::int64_t>(row.info.size));
-  insert.bind(4, row.info.etag).bind(5, to_integer(row.info.last_modified)).bind(6, row.content);
-  YARD_TRY(insert.bind(7, row.upload).bind(8, description).run());
+  insert.bind(1, bucket)
+      .bind_bytes(2, row.info.key)
+      .bind(3, static_cast<std::int64_t>(row.info.size));
+  insert.bind_bytes(4, row.info.etag)
+      .bind(5, to_integer(row.info.last_modified))
+      .bind_bytes(6, row.content);
+  YARD_TRY(insert.bind_bytes(7, row.upload).bind_bytes(8, description).run());
   return old;
 }
 
@@ -124,7 +128,7 @@ Result<std::vector<PartRow>> find_parts(Connection& connection, const std::strin
   YARD_TRY(Statement query,
            connection.prepare("SELECT number, size, etag, modified, content, checksums"
                               " FROM parts WHERE upload=?1 ORDER BY number"));
-  query.bind(1, upload_id);
+  query.bind_bytes(1, upload_id);
   std::vector<PartRow> parts;
   while (true) {
     YARD_TRY(const bool found, query.step());
@@ -149,7 +153,7 @@ Result<std::vector<UploadInfo>> find_uploads(Connection& connection, std::int64_
   // Ids are hexadecimal: no id is less than "", none greater than the last byte.
   const bool begins_behind = !after.key.empty() && after.key >= after.prefix;
   const std::string id = !begins_behind ? "" : after.id.empty() ? "\xFF" : after.id;
-  query.bind(1, bucket).bind(2, begins_behind ? after.key : after.prefix).bind(3, id);
+  query.bind(1, bucket).bind_bytes(2, begins_behind ? after.key : after.prefix).bind_bytes(3, id);
   query.bind(4, static_cast<std::int64_t>(std::min(after.limit, kNoLimit)));
   std::vector<UploadInfo> uploads;
   while (true) {
@@ -181,9 +185,9 @@ Result<void> erase_upload(Connection& connection, const std::string& upload_id,
     }
   }
   YARD_TRY(Statement erase_parts, connection.prepare("DELETE FROM parts WHERE upload=?1"));
-  YARD_TRY(erase_parts.bind(1, upload_id).run());
+  YARD_TRY(erase_parts.bind_bytes(1, upload_id).run());
   YARD_TRY(Statement erase, connection.prepare("DELETE FROM uploads WHERE id=?1"));
-  YARD_TRY(erase.bind(1, upload_id).run());
+  YARD_TRY(erase.bind_bytes(1, upload_id).run());
   return connection.changes() == 0 ? Result<void>(no_upload(upload_id)) : Result<void>();
 }
 

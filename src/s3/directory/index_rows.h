@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of an index, read and changed on one connection inside whatever transaction it is in.
-// For index.cc and index_uploads.cc only.
+// For index*.cc only.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "s3/directory/index.h"
 #include "s3/directory/record.h"
-#include "s3/directory/sqlite.h"
+#include "sql/connection.h"
 
 namespace trainyard::s3 {
 

@@ -6,7 +6,6 @@
 // it was, whose content nobody removes before the put has been confirmed.
 #include "base/log.h"
 #include "s3/directory/index.h"
-#include "s3/directory/index_reader.h"
 #include "s3/directory/index_rows.h"
 #include "s3/directory/record.h"
 
@@ -19,8 +18,10 @@ Result<void> remember(Connection& connection, std::int64_t bucket, const ObjectR
     YARD_TRY(Statement insert,
              connection.prepare("INSERT INTO unconfirmed(content, bucket, key, size, etag)"
                                 " VALUES(?1,?2,?3,?4,?5)"));
-    insert.bind(1, row.content).bind(2, bucket).bind(3, row.info.key);
-    return insert.bind(4, static_cast<std::int64_t>(row.info.size)).bind(5, row.info.etag).run();
+    insert.bind_bytes(1, row.content).bind(2, bucket).bind_bytes(3, row.info.key);
+    return insert.bind(4, static_cast<std::int64_t>(row.info.size))
+        .bind_bytes(5, row.info.etag)
+        .run();
   }
   YARD_TRY(
       Statement insert,
@@ -28,11 +29,11 @@ Result<void> remember(Connection& connection, std::int64_t bucket, const ObjectR
                          " old_size, old_etag, old_modified, old_upload, old_description)"
                          " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"));
   const std::string description = encode_description(old->info);
-  insert.bind(1, row.content).bind(2, bucket).bind(3, row.info.key);
-  insert.bind(4, static_cast<std::int64_t>(row.info.size)).bind(5, row.info.etag);
-  insert.bind(6, old->content).bind(7, static_cast<std::int64_t>(old->info.size));
-  insert.bind(8, old->info.etag).bind(9, to_integer(old->info.last_modified));
-  return insert.bind(10, old->upload).bind(11, description).run();
+  insert.bind_bytes(1, row.content).bind(2, bucket).bind_bytes(3, row.info.key);
+  insert.bind(4, static_cast<std::int64_t>(row.info.size)).bind_bytes(5, row.info.etag);
+  insert.bind_bytes(6, old->content).bind(7, static_cast<std::int64_t>(old->info.size));
+  insert.bind_bytes(8, old->info.etag).bind(9, to_integer(old->info.last_modified));
+  return insert.bind_bytes(10, old->upload).bind_bytes(11, description).run();
 }
 
 // A later put on the same key has recorded `content` as what it replaced. That is lost: what
@@ -44,7 +45,7 @@ Result<void> hand_on_replaced(Connection& connection, const std::string& content
                          " old_upload, old_description)=(SELECT old_content, old_size, old_etag,"
                          " old_modified, old_upload, old_description FROM unconfirmed"
                          " WHERE content=?1) WHERE old_content=?1"));
-  return update.bind(1, content).run();
+  return update.bind_bytes(1, content).run();
 }
 
 // The object as it was before the put of `content`, unless somebody has changed it since.
@@ -52,7 +53,7 @@ Result<void> take_back(Connection& connection, const std::string& content) {
   YARD_TRY(Statement query,
            connection.prepare("SELECT bucket, key, old_content, old_size, old_etag, old_modified,"
                               " old_upload, old_description FROM unconfirmed WHERE content=?1"));
-  YARD_TRY(const bool found, query.bind(1, content).step());
+  YARD_TRY(const bool found, query.bind_bytes(1, content).step());
   if (!found) {
     return {};
   }
@@ -66,7 +67,7 @@ Result<void> take_back(Connection& connection, const std::string& content) {
   YARD_TRY(discard(connection, content, dropped));
   if (query.is_null(2)) {
     YARD_TRY(Statement erase, connection.prepare("DELETE FROM objects WHERE bucket=?1 AND key=?2"));
-    return erase.bind(1, bucket).bind(2, key).run();
+    return erase.bind(1, bucket).bind_bytes(2, key).run();
   }
   ObjectRow old{.info = {.key = key,
                          .size = static_cast<std::uint64_t>(query.integer(3)),
@@ -77,7 +78,7 @@ Result<void> take_back(Connection& connection, const std::string& content) {
   YARD_TRY(decode_description(query.text(7), old.info));
   YARD_TRY(replace_object(connection, bucket, old, {}, dropped));
   YARD_TRY(Statement keep, connection.prepare("DELETE FROM garbage WHERE content=?1"));
-  return keep.bind(1, old.content).run();
+  return keep.bind_bytes(1, old.content).run();
 }
 
 }  // namespace
@@ -87,14 +88,15 @@ Result<void> end_unconfirmed(Connection& connection, const std::string& content,
     YARD_TRY(take_back(connection, content));
   }
   YARD_TRY(Statement erase, connection.prepare("DELETE FROM unconfirmed WHERE content=?1"));
-  return erase.bind(1, content).run();
+  return erase.bind_bytes(1, content).run();
 }
 
 Result<Contents> Index::put_object_while(const std::string& bucket, const ObjectRow& row,
                                          const WriteCondition& condition,
                                          const std::function<Result<void>()>& meanwhile) {
   Contents dropped;
-  GroupCommit::Ticket ticket(writer_, [&](Connection& connection) -> Result<void> {
+  sql::GroupCommit::Ticket ticket = database_->hand_in([&](Connection& connection) -> Result<void> {
+    dropped.clear();
     YARD_TRY(const std::int64_t id, bucket_id(connection, bucket));
     YARD_TRY(const auto old, replace_object(connection, id, row, condition, dropped));
     return remember(connection, id, row, old);

@@ -8,7 +8,6 @@
 
 #include "base/thread.h"
 #include "s3/directory/index.h"
-#include "s3/directory/sqlite.h"
 
 namespace trainyard::s3 {
 namespace {
@@ -79,16 +78,16 @@ TEST_F(IndexUnconfirmed, ARecordThatACrashLeavesNamesWhatWasBeforeBoth) {
 }
 
 TEST_F(IndexUnconfirmed, APutThatCannotBeTakenBackNowIsWithTheNextChange) {
-  auto raw = *Connection::open(file);
+  auto raw = *Connection::open(file, sql::Access::kWrite);
   const auto put = index->put_object_while("bucket", row("new"), {}, [&] {
     wait_for("new");
-    EXPECT_TRUE(raw->execute(
+    EXPECT_TRUE(raw.execute(
         "CREATE TRIGGER fault BEFORE DELETE ON unconfirmed BEGIN SELECT RAISE(ABORT,'no'); END"));
     return broken();
   });
   EXPECT_EQ(put.error().message, "the disk is gone");
   EXPECT_EQ(there(), "new");
-  ASSERT_TRUE(raw->execute("DROP TRIGGER fault"));
+  ASSERT_TRUE(raw.execute("DROP TRIGGER fault"));
   ASSERT_TRUE(index->add_bucket({.name = "another"}));
   EXPECT_EQ(there(), "old");
   EXPECT_TRUE(index->unconfirmed()->empty());

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "s3/directory/index.h"
-#include "s3/directory/index_reader.h"
 #include "s3/directory/index_rows.h"
 #include "s3/directory/record.h"
 
@@ -16,7 +15,7 @@ Result<void> discard_part(Connection& connection, const std::string& upload_id, 
                           Contents& dropped) {
   YARD_TRY(Statement query,
            connection.prepare("SELECT content FROM parts WHERE upload=?1 AND number=?2"));
-  YARD_TRY(const bool found, query.bind(1, upload_id).bind(2, number).step());
+  YARD_TRY(const bool found, query.bind_bytes(1, upload_id).bind(2, number).step());
   return found ? discard(connection, query.text(0), dropped) : Result<void>();
 }
 
@@ -40,7 +39,7 @@ Result<bool> is_silent(Connection& connection, const std::string& upload_id, Wal
   YARD_TRY(Statement query,
            connection.prepare("SELECT 1 FROM uploads WHERE id=?2 AND started<?1 AND NOT EXISTS"
                               " (SELECT 1 FROM parts WHERE upload=?2 AND modified>=?1)"));
-  return query.bind(1, to_integer(before)).bind(2, upload_id).step();
+  return query.bind(1, to_integer(before)).bind_bytes(2, upload_id).step();
 }
 
 }  // namespace
@@ -53,8 +52,8 @@ Result<void> Index::add_upload(const std::string& bucket, const UploadInfo& uplo
     YARD_TRY(Statement insert,
              connection.prepare("INSERT INTO uploads(id, bucket, key, started, options)"
                                 " VALUES(?1,?2,?3,?4,?5)"));
-    insert.bind(1, upload.upload_id).bind(2, id).bind(3, upload.key);
-    return insert.bind(4, to_integer(upload.started)).bind(5, text).run();
+    insert.bind_bytes(1, upload.upload_id).bind(2, id).bind_bytes(3, upload.key);
+    return insert.bind(4, to_integer(upload.started)).bind_bytes(5, text).run();
   });
 }
 
@@ -64,7 +63,7 @@ Result<PutOptions> Index::upload(const std::string& bucket, const std::string& k
   YARD_TRY(const std::int64_t number, bucket_id(*connection, bucket));
   YARD_TRY(Statement query, connection->prepare("SELECT options FROM uploads"
                                                 " WHERE id=?1 AND bucket=?2 AND key=?3"));
-  YARD_TRY(const bool found, query.bind(1, id).bind(2, number).bind(3, key).step());
+  YARD_TRY(const bool found, query.bind_bytes(1, id).bind(2, number).bind_bytes(3, key).step());
   if (!found) {
     return no_upload(id);
   }
@@ -83,7 +82,7 @@ Result<Contents> Index::put_part(const std::string& upload_id, const PartRow& pa
   return replace([&](Connection& connection, Contents& dropped) -> Result<void> {
     {
       YARD_TRY(Statement any, connection.prepare("SELECT 1 FROM uploads WHERE id=?1"));
-      YARD_TRY(const bool found, any.bind(1, upload_id).step());
+      YARD_TRY(const bool found, any.bind_bytes(1, upload_id).step());
       if (!found) {
         return no_upload(upload_id);
       }
@@ -92,10 +91,10 @@ Result<Contents> Index::put_part(const std::string& upload_id, const PartRow& pa
     YARD_TRY(Statement insert,
              connection.prepare("INSERT OR REPLACE INTO parts(upload, number, size, etag, modified,"
                                 " content, checksums) VALUES(?1,?2,?3,?4,?5,?6,?7)"));
-    insert.bind(1, upload_id).bind(2, part.info.number);
-    insert.bind(3, static_cast<std::int64_t>(part.info.size)).bind(4, part.info.etag);
-    insert.bind(5, to_integer(part.info.last_modified)).bind(6, part.content);
-    return insert.bind(7, checksums).run();
+    insert.bind_bytes(1, upload_id).bind(2, part.info.number);
+    insert.bind(3, static_cast<std::int64_t>(part.info.size)).bind_bytes(4, part.info.etag);
+    insert.bind(5, to_integer(part.info.last_modified)).bind_bytes(6, part.content);
+    return insert.bind_bytes(7, checksums).run();
   });
 }
 

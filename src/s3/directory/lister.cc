@@ -26,7 +26,7 @@ std::optional<std::string> successor(std::string prefix) {
 // page costs as many steps as it has entries, however many keys a prefix hides.
 class Lister {
  public:
-  Lister(Statement& query, const ListQuery& ask) : query_(query), ask_(ask) {}
+  Lister(sql::Statement& query, const ListQuery& ask) : query_(query), ask_(ask) {}
 
   Result<ListPage> run(std::int64_t bucket) {
     bucket_ = bucket;
@@ -91,10 +91,10 @@ class Lister {
   void seek(std::string from) {
     query_.reset();
     from_ = std::move(from);
-    query_.bind(1, bucket_).bind(2, from_);
+    query_.bind(1, bucket_).bind_bytes(2, from_);
   }
 
-  Statement& query_;
+  sql::Statement& query_;
   const ListQuery& ask_;
   std::int64_t bucket_ = 0;
   std::string from_;
@@ -104,7 +104,7 @@ class Lister {
 
 }  // namespace
 
-Result<ListPage> list_page(Statement& walk, std::int64_t bucket, const ListQuery& query) {
+Result<ListPage> list_page(sql::Statement& walk, std::int64_t bucket, const ListQuery& query) {
   return Lister(walk, query).run(bucket);
 }
 

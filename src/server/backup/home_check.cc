@@ -10,11 +10,11 @@
 
 #include "base/text.h"
 #include "control/logs/log_segment.h"
-#include "control/tables/connection.h"
 #include "server/backup/home_copy.h"
 #include "server/backup/home_kind.h"
 #include "server/backup/plain_files.h"
 #include "server/backup/store_index.h"
+#include "sql/connection.h"
 
 namespace trainyard::server {
 namespace {
@@ -57,7 +57,7 @@ class Checker {
 
   Result<void> check_database(const Path& name) {
     const Path file = files_.root() / name;
-    YARD_TRY(control::Connection connection, control::Connection::open(file, true));
+    YARD_TRY(sql::Connection connection, sql::Connection::open(file, sql::Access::kRead));
     if (const auto checked = connection.check_all(); !checked) {
       if (checked.error().code != Code::kCorrupt) {
         return checked.error().in("checking " + file.string());

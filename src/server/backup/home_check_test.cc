@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "control/tables/connection.h"
 #include "server/testing/home_in_use.h"
+#include "sql/connection.h"
 
 namespace trainyard::server {
 namespace {
@@ -51,7 +51,7 @@ TEST_F(HomeCheckTest, ACheckNamesEachDamagedFile) {
 TEST_F(HomeCheckTest, CountsAllProblemsAndNamesAHundred) {
   ASSERT_TRUE(make());
   {
-    auto index = *control::Connection::open(backup() / "objects" / "index.db", false);
+    auto index = *sql::Connection::open(backup() / "objects" / "index.db", sql::Access::kWrite);
     std::string script = "BEGIN; CREATE TEMP TABLE t AS SELECT * FROM objects LIMIT 1;";
     for (int i = 0; i < 150; ++i) {
       const std::string id = fmt::format("{:032x}", i);

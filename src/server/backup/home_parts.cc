@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "control/tables/connection.h"
 #include "server/backup/store_index.h"
+#include "sql/connection.h"
 
 namespace trainyard::server {
 namespace {
@@ -56,7 +56,8 @@ class HomeParts {
         return found.error();
       }
     }
-    YARD_TRY(control::Connection source, control::Connection::open(from_.root() / name, true));
+    YARD_TRY(sql::Connection source,
+             sql::Connection::open(from_.root() / name, sql::Access::kRead));
     return source.copy_to(to_ / copy);
   }
 

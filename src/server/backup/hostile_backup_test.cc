@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "control/tables/connection.h"
 #include "server/backup/home_check.h"
 #include "server/backup/home_copy.h"
 #include "server/backup/store_index.h"
 #include "server/testing/home_in_use.h"
+#include "sql/connection.h"
 
 namespace trainyard::server {
 namespace {
@@ -26,7 +26,7 @@ class HostileBackupTest : public HomeInUse {
   Path index() const { return backup() / "objects" / "index.db"; }
 
   void rename_content(const std::string& old, const std::string& id) {
-    auto database = *control::Connection::open(index(), false);
+    auto database = *sql::Connection::open(index(), sql::Access::kWrite);
     auto change = *database.prepare("UPDATE objects SET content = :new WHERE content = :old");
     change.bind_bytes("new", id).bind_bytes("old", old);
     EXPECT_TRUE(change.run());

@@ -13,13 +13,13 @@ bool is_id(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-Result<void> visit_all(control::Statement& statement, const StoreIndex::Visit& visit) {
+Result<void> visit_all(sql::Statement& statement, const StoreIndex::Visit& visit) {
   while (true) {
     YARD_TRY(const bool found, statement.step());
     if (!found) {
       return {};
     }
-    StoredContent content = {.id = statement.bytes(0),
+    StoredContent content = {.id = statement.text(0),
                              .size = static_cast<std::uint64_t>(statement.integer(1))};
     if (!is_id(content.id)) {
       return Error{Code::kCorrupt, "the index of the object store names a content \"" +
@@ -36,12 +36,12 @@ Path content_path(const Path& objects, const std::string& id) {
 }
 
 Result<StoreIndex> StoreIndex::open(const Path& file) {
-  YARD_TRY(control::Connection connection, control::Connection::open(file, true));
+  YARD_TRY(sql::Connection connection, sql::Connection::open(file, sql::Access::kRead));
   return StoreIndex(std::move(connection));
 }
 
 Result<StoreIndex::Totals> StoreIndex::totals() {
-  YARD_TRY(control::Statement sum,
+  YARD_TRY(sql::Statement sum,
            connection_.prepare("SELECT count(*), coalesce(sum(size), 0) FROM (SELECT size FROM "
                                "objects UNION ALL SELECT size FROM parts)"));
   YARD_TRY(sum.step());
@@ -50,7 +50,7 @@ Result<StoreIndex::Totals> StoreIndex::totals() {
 }
 
 Result<void> StoreIndex::each(const Visit& visit) {
-  YARD_TRY(control::Statement all,
+  YARD_TRY(sql::Statement all,
            connection_.prepare("SELECT content, size FROM objects UNION ALL SELECT content, size "
                                "FROM parts"));
   return visit_all(all, visit);
@@ -58,11 +58,11 @@ Result<void> StoreIndex::each(const Visit& visit) {
 
 Result<void> StoreIndex::each_not_in(const Path& other, const Visit& visit) {
   {
-    YARD_TRY(control::Statement attach, connection_.prepare("ATTACH :file AS other"));
-    YARD_TRY(attach.bind("file", std::string_view(other.native())).run());
+    YARD_TRY(sql::Statement attach, connection_.prepare("ATTACH :file AS other"));
+    YARD_TRY(attach.bind_text("file", other.native()).run());
   }
   const auto compare = [&]() -> Result<void> {
-    YARD_TRY(control::Statement only_here,
+    YARD_TRY(sql::Statement only_here,
              connection_.prepare("SELECT content, size FROM main.objects UNION ALL SELECT content, "
                                  "size FROM main.parts EXCEPT SELECT content, size FROM "
                                  "other.objects EXCEPT SELECT content, size FROM other.parts"));
@@ -74,7 +74,7 @@ Result<void> StoreIndex::each_not_in(const Path& other, const Visit& visit) {
 }
 
 Result<bool> StoreIndex::names(const std::string& id) {
-  YARD_TRY(control::Statement one,
+  YARD_TRY(sql::Statement one,
            connection_.prepare("SELECT 1 FROM objects WHERE content = :id UNION ALL SELECT 1 FROM "
                                "parts WHERE content = :id LIMIT 1"));
   return one.bind_bytes("id", id).step();

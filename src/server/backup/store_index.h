@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
-#include "control/tables/connection.h"
+#include "sql/connection.h"
 
 namespace trainyard::server {
 
@@ -40,11 +40,11 @@ class StoreIndex {
   Result<void> each_not_in(const Path& other, const Visit& visit);
   Result<bool> names(const std::string& id);
 
-  control::Connection& connection() { return connection_; }
+  sql::Connection& connection() { return connection_; }
 
  private:
-  explicit StoreIndex(control::Connection connection) : connection_(std::move(connection)) {}
-  control::Connection connection_;
+  explicit StoreIndex(sql::Connection connection) : connection_(std::move(connection)) {}
+  sql::Connection connection_;
 };
 
 }  // namespace trainyard::server
