@@ -41,6 +41,7 @@ PointToPoint::~PointToPoint() {
     helper = std::move(helper_);
   }
   helper.request_stop();
+  gate()->close();
 }
 
 Result<std::shared_ptr<Work::State>> PointToPoint::issue(Operation operation, Checked checked) {
@@ -49,7 +50,7 @@ Result<std::shared_ptr<Work::State>> PointToPoint::issue(Operation operation, Ch
 
 Result<void> PointToPoint::run(Operation operation, Checked checked) {
   YARD_TRY(const auto work, post(std::move(operation), std::move(checked), false));
-  wait_for(*work);
+  work->wait();
   return work->result();
 }
 
@@ -61,7 +62,7 @@ Result<std::shared_ptr<Work::State>> PointToPoint::post(Operation operation, Che
   auto work = std::make_shared<Work::State>();
   work->operation = std::move(operation);
   work->checked = std::move(checked);
-  work->runner = this;
+  work->belong_to(*this);
   const auto now = std::chrono::steady_clock::now();
   const MutexLock lock(mutex_);
   work->sequence = ++last_;

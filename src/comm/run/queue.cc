@@ -31,6 +31,7 @@ Queue::~Queue() {
     helper = std::move(helper_);
   }
   helper.request_stop();
+  gate()->close();
 }
 
 Result<std::shared_ptr<Work::State>> Queue::issue(Operation operation, Checked checked) {
@@ -60,7 +61,7 @@ std::shared_ptr<Work::State> Queue::push(Operation operation, Checked checked) {
   work->operation = std::move(operation);
   work->checked = std::move(checked);
   work->sequence = ++last_;
-  work->runner = this;
+  work->belong_to(*this);
   collectives_.note_issued(work->sequence, work->checked);
   pending_.push_back(work);
   return work;
@@ -74,7 +75,7 @@ Result<void> Queue::run(Operation operation, Checked checked) {
   if (is_running_ || !pending_.empty()) {
     const auto work = push(std::move(operation), std::move(checked));
     lock.unlock();
-    wait_for(*work);
+    work->wait();
     return work->result();
   }
   is_running_ = true;

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/run/work.h"
 #include "testing/comm_world.h"
 
 namespace trainyard::comm {
@@ -162,6 +163,39 @@ TEST(Queue, FinishesWhatWasIssuedBeforeItEnds) {
     EXPECT_TRUE(work.wait());
   }
   EXPECT_EQ(values[0], values[1]);
+}
+
+// Nothing but a sanitizer sees that a thread still looks at what has ended, so: often.
+TEST(Queue, EndsWhileOthersWaitForItsWorks) {
+  for (int i = 0; i < 100; ++i) {
+    LocalWorld world = make_local_communicators(2);
+    float values[2] = {1, 2};
+    std::vector<Work> works;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      works.push_back(world[rank].issue(sum_of({&values[rank], 1})).value());
+    }
+    std::vector<std::jthread> waiting;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      waiting.emplace_back([work = works[rank % 2]]() mutable { EXPECT_TRUE(work.wait()); });
+    }
+    testing::end_all_ranks(world);
+  }
+}
+
+TEST(Gate, ClosesBehindThoseWhoAreInside) {
+  Gate gate;
+  ASSERT_TRUE(gate.enter());
+  std::atomic<bool> is_closed = false;
+  std::jthread closing([&] {
+    gate.close();
+    is_closed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(is_closed);
+  gate.leave();
+  closing.join();
+  EXPECT_TRUE(is_closed);
+  EXPECT_FALSE(gate.enter());
 }
 
 // Each rank issues to both in another order; within a communicator the order is the same.

@@ -1,9 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/run/work.h"
 
+#include <mutex>
 #include <utility>
 
 namespace trainyard::comm {
+
+bool Gate::enter() {
+  const MutexLock lock(mutex_);
+  inside_ += is_closed_ ? 0 : 1;
+  return !is_closed_;
+}
+
+void Gate::leave() {
+  const MutexLock lock(mutex_);
+  if (--inside_ == 0) {
+    left_.notify_all();
+  }
+}
+
+void Gate::close() {
+  std::unique_lock lock(mutex_);
+  is_closed_ = true;
+  left_.wait(lock, [&] { return inside_ == 0; });
+}
+
+void Work::State::wait() {
+  if (!is_done() && gate_->enter()) {
+    runner_->wait_for(*this);
+    gate_->leave();
+  }
+}
 
 void Work::State::complete(Result<void> result) {
   std::vector<std::function<void(const Result<void>&)>> told;
@@ -30,9 +57,7 @@ void Work::State::on_done(std::function<void(const Result<void>&)> told) {
 }
 
 Result<void> Work::wait() {
-  if (!state_->is_done()) {
-    state_->runner->wait_for(*state_);
-  }
+  state_->wait();
   return state_->result();
 }
 
