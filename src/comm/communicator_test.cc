@@ -67,7 +67,10 @@ Result<void> sum(Communicator& communicator, std::vector<float>& values) {
 }
 
 class CreateTest : public ::testing::TestWithParam<HostOf> {};
-INSTANTIATE_TEST_SUITE_P(Hosts, CreateTest, ::testing::Values(one_host, two_hosts, own_hosts));
+INSTANTIATE_TEST_SUITE_P(Hosts, CreateTest, ::testing::Values(one_host, two_hosts, own_hosts),
+                         [](const auto& info) {
+                           return std::vector<std::string>{"One", "Two", "Own"}[info.index];
+                         });
 
 TEST_P(CreateTest, SumsOverAllRanks) {
   run_world(5, GetParam(), [](Communicator& communicator) {
@@ -136,6 +139,25 @@ TEST_P(CreateTest, AnAbortEndsEveryRanksWaitWithinASecond) {
     EXPECT_EQ(done.error().code, Code::kCancelled);
     EXPECT_THAT(done.error().message, HasSubstr("the loss is not a number"));
     EXPECT_LT(steady_clock::now() - start, seconds(1));
+  });
+}
+
+TEST_P(CreateTest, RanksAgreeOnAnOperationElsewhereBeforeItBegins) {
+  run_world(3, GetParam(), [](Communicator& communicator) {
+    Signature signature{
+        .kind = OpKind::kAllReduce, .dtype = DType::kF32, .reduce = ReduceOp::kSum, .count = 8};
+    auto agreed = communicator.agree(signature, 32, seconds(30));
+    ASSERT_TRUE(agreed);
+    const auto all = agreed->wait();
+    ASSERT_TRUE(all) << all.error().message;
+    signature.count = communicator.rank() == 1 ? 8 : 9;
+    agreed = communicator.agree(signature, 36, seconds(30));
+    ASSERT_TRUE(agreed);
+    const auto done = agreed->wait();
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, Code::kConflict);
+    EXPECT_THAT(done.error().message, HasSubstr("all_reduce of 8 float32"));
+    EXPECT_THAT(done.error().message, HasSubstr("all_reduce of 9 float32"));
   });
 }
 
