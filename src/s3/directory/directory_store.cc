@@ -185,7 +185,7 @@ Result<std::shared_ptr<const OpenObject>> DirectoryStore::State::open(const std:
     YARD_TRY(Fd fd, std::move(file));
     auto found = std::make_shared<const OpenObject>(
         OpenObject{.version = version.value_or(0), .row = std::move(row), .file = std::move(fd)});
-    if (version && found->row.info.size <= ObjectCache::kLargest) {
+    if (version && ObjectCache::takes(found->row.info)) {
       opened.keep(bucket, found);
     }
     return found;

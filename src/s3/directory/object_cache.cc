@@ -18,11 +18,24 @@ std::string name_of(const std::string& bucket, const std::string& key) {
   return name.append(bucket).append("/").append(key);
 }
 
+std::size_t text_of(const std::map<std::string, std::string>& values) {
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : values) {
+    bytes += name.size() + value.size();
+  }
+  return bytes;
+}
+
 }  // namespace
+
+bool ObjectCache::takes(const ObjectInfo& info) {
+  return info.size <= kLargest && text_of(info.headers) + text_of(info.tags) < kMostText;
+}
 
 std::shared_ptr<const OpenObject> ObjectCache::find(const std::string& bucket,
                                                     const std::string& key, std::uint64_t version) {
   const std::string name = name_of(bucket, key);
+  Entries gone;  // closed after the lock has gone
   const MutexLock lock(mutex_);
   auto found = young_.find(name);
   if (found == young_.end()) {
@@ -36,7 +49,9 @@ std::shared_ptr<const OpenObject> ObjectCache::find(const std::string& bucket,
     young_.erase(found);
     return nullptr;
   }
-  return found->second;
+  auto object = found->second;
+  gone = age();
+  return object;
 }
 
 void ObjectCache::keep(const std::string& bucket, std::shared_ptr<const OpenObject> object) {
@@ -44,9 +59,12 @@ void ObjectCache::keep(const std::string& bucket, std::shared_ptr<const OpenObje
   Entries gone;  // closed after the lock has gone
   const MutexLock lock(mutex_);
   young_.insert_or_assign(std::move(name), std::move(object));
-  if (young_.size() >= most_) {
-    gone = std::exchange(old_, std::exchange(young_, {}));
-  }
+  gone = age();
+}
+
+// What is left over when the young ones have become many.
+ObjectCache::Entries ObjectCache::age() {
+  return young_.size() < most_ ? Entries() : std::exchange(old_, std::exchange(young_, {}));
 }
 
 std::size_t cache_size() {

@@ -28,6 +28,11 @@ class ObjectCache {
  public:
   // A file that has been removed keeps its space on the disk while an entry has it open.
   static constexpr std::uint64_t kLargest = std::uint64_t{64} << 10;
+  // Of headers and tags together, in bytes: there may be thousands of entries.
+  static constexpr std::size_t kMostText = std::size_t{4} << 10;
+
+  // Whether an object is small enough to be kept.
+  static bool takes(const ObjectInfo& info);
 
   // Holds up to twice `most` entries, each with a file descriptor.
   explicit ObjectCache(std::size_t most) : most_(most) {}
@@ -39,6 +44,8 @@ class ObjectCache {
 
  private:
   using Entries = std::unordered_map<std::string, std::shared_ptr<const OpenObject>>;
+
+  Entries age() YARD_GUARD(requires_capability(mutex_));
 
   const std::size_t most_;
   Mutex mutex_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "s3/directory/object_cache.h"
 
+#include <algorithm>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -42,6 +43,28 @@ TEST(ObjectCache, HoldsThoseThatAreAskedForAgain) {
   EXPECT_LE(held, 8u);
 }
 
+TEST(ObjectCache, HoldsNoMoreThanTwiceItsSizeWhateverIsAskedFor) {
+  ObjectCache cache(4);
+  std::vector<std::weak_ptr<const OpenObject>> given;
+  const auto keep_some = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      auto next = object(std::to_string(given.size()));
+      given.push_back(next);
+      cache.keep("bucket", std::move(next));
+    }
+  };
+  keep_some(4);
+  for (int round = 0; round < 20; ++round) {
+    keep_some(3);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      cache.find("bucket", std::to_string(i), 1);
+    }
+    keep_some(1);
+    EXPECT_LE(std::ranges::count_if(given, [](const auto& entry) { return !entry.expired(); }), 8);
+  }
+  EXPECT_NE(cache.find("bucket", std::to_string(given.size() - 1), 1), nullptr);
+}
+
 struct CachedObjects : StoreFixture {
   std::string text(const std::string& key) {
     return get_text(*store, "bucket", key).value_or("none");
@@ -70,6 +93,21 @@ TEST_F(CachedObjects, AreNotOpenedAgain) {
   ASSERT_TRUE(first && second);
   EXPECT_EQ((*first)->local()->fd, (*second)->local()->fd);
   EXPECT_EQ((*second)->local()->offset, 1u);
+}
+
+TEST_F(CachedObjects, DoNotHaveLongDescriptions) {
+  const std::string half(std::size_t{2} << 10, 'x');
+  ASSERT_TRUE(put_text(*store, "bucket", "k", "text", {.headers = {{"x-amz-meta-a", half}}}));
+  ASSERT_TRUE(put_text(*store, "bucket", "long", "text",
+                       {.headers = {{"x-amz-meta-a", half}}, .tags = {{"t", half}}}));
+  ASSERT_TRUE(store->create_bucket("another"));  // no put is unsettled any more
+  const auto is_opened_again = [this](const std::string& key) {
+    const auto first = store->get("bucket", key, {});
+    const auto second = store->get("bucket", key, {});
+    return (*first)->local()->fd != (*second)->local()->fd;
+  };
+  EXPECT_FALSE(is_opened_again("k"));
+  EXPECT_TRUE(is_opened_again("long"));
 }
 
 // What a reader has seen, it and all others see from then on.
