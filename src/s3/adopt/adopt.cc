@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 
 #include "base/encoding.h"
@@ -41,13 +42,9 @@ class Adoption {
     const std::stop_callback pass_on(options_.stop, [this] { end_.request_stop(); });
     {
       std::vector<std::jthread> threads;
-      threads.push_back(start_thread("walk", [this](const std::stop_token&) { walk(); }));
-      for (unsigned i = 0; i < workers(); ++i) {
-        threads.push_back(start_thread("import", [this](const std::stop_token&) { work(); }));
-        const MutexLock lock(mutex_);
-        ++working_;
+      if (start(threads)) {
+        wait(report);
       }
-      wait(report);
     }
     const MutexLock lock(mutex_);
     if (failure_) {
@@ -62,6 +59,23 @@ class Adoption {
   }
 
  private:
+  // False when the machine is out of threads: those that run will end then.
+  bool start(std::vector<std::jthread>& threads) {
+    try {
+      threads.push_back(start_thread("walk", [this](const std::stop_token&) { walk(); }));
+      for (unsigned i = 0; i < workers(); ++i) {
+        threads.push_back(start_thread("import", [this](const std::stop_token&) { work(); }));
+        const MutexLock lock(mutex_);
+        ++working_;
+      }
+      return true;
+    } catch (const std::system_error&) {
+      fail(Error{Code::kUnavailable, "an import cannot start its threads"});
+      batches_.close();  // nobody may be there to make room
+      return false;
+    }
+  }
+
   void wait(const AdoptReport& report) {
     while (true) {
       AdoptProgress now;

@@ -49,8 +49,9 @@ Result<void> require_plain(int fd, struct stat& status) {
 std::string_view kind_of_folder(const Path& folder) {
   return trainyard_folder([&folder](std::string_view name, EntryKind wanted) {
     struct stat status {};
-    return ::lstat((folder / name).c_str(), &status) == 0 &&
-           (wanted == EntryKind::kFile ? S_ISREG(status.st_mode) : S_ISDIR(status.st_mode));
+    const bool is_there = ::lstat((folder / name).c_str(), &status) == 0;
+    const mode_t kind = wanted == EntryKind::kFile ? S_IFREG : S_IFDIR;
+    return is_there && (S_ISLNK(status.st_mode) || (status.st_mode & S_IFMT) == kind);
   });
 }
 

@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -183,6 +185,18 @@ TEST_F(AdoptHomes, CannotBeImportedThemselves) {
   EXPECT_FALSE(store->head_bucket("data"));
 }
 
+TEST_F(AdoptHomes, AreKnownByLinksToTheirPartsAndThroughThem) {
+  write_home("home", {"credentials", "sub/deep"});
+  ASSERT_EQ(::symlink("/elsewhere", (files() / "home" / "objects").c_str()), 0);
+  ASSERT_EQ(::symlink("home/credentials", (files() / "a-link").c_str()), 0);
+  EXPECT_THAT(run().refused,
+              UnorderedElementsAre("home/: a Trainyard home",
+                                   "a-link: a link into a folder of Trainyard's own"));
+  const auto done = adopt(*store, {.folder = files() / "home", .bucket = "other"}, {});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().subject, "folder");
+}
+
 TEST_F(AdoptHomes, AreNotSeenInFoldersOfData) {
   write_home("data-set", {"index.db", "data/1"});
   write_home("keys", {"credentials", "notes/objects"});
@@ -261,6 +275,47 @@ TEST_F(Adopt, ToldToStopBeforehandItTakesNothingAndSaysSo) {
   ASSERT_TRUE(done);
   EXPECT_TRUE(done->is_stopped);
   EXPECT_EQ(done->files, 0u);
+}
+
+// While it lives one new thread fits into the address space, and no second.
+class OneMoreThread {
+ public:
+  OneMoreThread() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t large;
+    pthread_getattr_default_np(&large);
+    pthread_attr_setstacksize(&large, kStack);
+    pthread_setattr_default_np(&large);
+    pthread_attr_destroy(&large);
+    getrlimit(RLIMIT_AS, &limit_);
+    const std::string pages = read_file("/proc/self/statm").value_or("");
+    const rlimit tight{
+        .rlim_cur = std::stoull(pages) * static_cast<rlim_t>(::getpagesize()) + kStack + kStack / 2,
+        .rlim_max = limit_.rlim_max};
+    setrlimit(RLIMIT_AS, &tight);
+  }
+  ~OneMoreThread() {
+    setrlimit(RLIMIT_AS, &limit_);
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  OneMoreThread(const OneMoreThread&) = delete;
+  OneMoreThread& operator=(const OneMoreThread&) = delete;
+
+ private:
+  static constexpr std::size_t kStack = std::size_t{1} << 30;
+  pthread_attr_t before_{};
+  rlimit limit_{};
+};
+
+TEST_F(Adopt, WithoutThreadsEndsAndSaysSo) {
+  const auto done = [this] {
+    const OneMoreThread few;
+    return adopt(*store, {.folder = files(), .bucket = "data"}, {});
+  }();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::kUnavailable);
+  EXPECT_EQ(run().files, 3u);
 }
 
 TEST_F(Adopt, TakesALargeFileInPieces) {

@@ -109,7 +109,8 @@ Result<std::string> FolderWalk::read(Level& level) const {
   }
   YARD_TRY(list(folder, level));
   return std::string(trainyard_folder([&level](std::string_view name, EntryKind kind) {
-    return level.has(name, kind == EntryKind::kFile ? Kind::kFile : Kind::kFolder);
+    return level.has(name, kind == EntryKind::kFile ? Kind::kFile : Kind::kFolder) ||
+           level.has(name, Kind::kLink);
   }));
 }
 

@@ -85,6 +85,22 @@ TEST_F(Walk, LeavesOutWhatItIsToldAndWhatIsTrainyards) {
                                    "private/: not wanted"));
 }
 
+TEST_F(Walk, KnowsTrainyardsFoldersByLinksToTheirParts) {
+  const auto link = [this](const char* name) {
+    ASSERT_TRUE(make_directories((folder.path() / name).parent_path()));
+    ASSERT_EQ(::symlink("/elsewhere", (folder.path() / name).c_str()), 0);
+  };
+  link("home/trainyard.db");
+  write("lost/credentials");
+  link("lost/objects");
+  write("store/index.db");
+  link("store/data");
+  link("store/incoming");
+  EXPECT_THAT(run(), ElementsAre());
+  EXPECT_THAT(refused, UnorderedElementsAre("home/: a Trainyard home", "lost/: a Trainyard home",
+                                            "store/: a Trainyard store"));
+}
+
 TEST_F(Walk, ReadsAsManyNamesAsThereAre) {
   for (int i = 0; i < 3'000; ++i) {
     write("f" + std::to_string(i));

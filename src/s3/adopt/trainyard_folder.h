@@ -10,7 +10,8 @@ namespace trainyard::s3 {
 
 enum class EntryKind { kFile, kFolder };
 
-// Whether the folder has an entry of that name and kind.
+// Whether the folder has an entry of that name and kind. A symbolic link is of either kind: the
+// parts of a home may well lie on another disk.
 using HasEntry = std::function<bool(std::string_view name, EntryKind kind)>;
 
 // "a Trainyard home" (also a backup of one), "a Trainyard store", or empty for any other folder.
