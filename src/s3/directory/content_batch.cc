@@ -74,9 +74,6 @@ Result<void> ContentBatch::open(const Path& root) {
     return disk_error("syncing " + marker_.parent_path().string(), errno);
   }
   const Path shard = root / "data" / name_.substr(0, 2);
-  if (::mkdir(shard.c_str(), 0700) != 0 && errno != EEXIST) {
-    return disk_error("making " + shard.string(), errno);
-  }
   folder_ = Fd(::open(shard.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return folder_.is_open() ? Result<void>() : disk_error("opening " + shard.string(), errno);
 }
@@ -88,6 +85,12 @@ ContentBatch::~ContentBatch() {
     }
   }
   ::unlink(marker_.c_str());
+}
+
+Result<void> ContentBatch::sync() const {
+  return ::syncfs(folder_.get()) == 0
+             ? Result<void>()
+             : disk_error("syncing the file system of " + marker_.string(), errno);
 }
 
 Result<ContentBatch::Taken> ContentBatch::take(const LocalFile& file, const AdoptWatch& watch) {

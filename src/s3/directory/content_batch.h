@@ -42,7 +42,11 @@ class ContentBatch {
   // the store.
   Result<Taken> take(const LocalFile& file, const AdoptWatch& watch);
 
-  // The index names them now, durably; sync_all() came before.
+  // Brings all of it to the disk. An error says that any write since begin() may have failed: the
+  // kernel tells a descriptor of those that came after it was opened.
+  Result<void> sync() const;
+
+  // The index names them now, durably; sync() came before.
   void keep() { kept_ = true; }
 
  private:

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,11 +81,26 @@ Result<Fd> open_on_disk(const Path& path, int flags) {
   return fd.is_open() ? Result<Fd>(std::move(fd)) : disk_error("opening " + path.string(), errno);
 }
 
-Result<void> sync_folder(const Path& path) {
-  YARD_TRY(const Fd folder, open_on_disk(path, O_RDONLY | O_DIRECTORY));
+Result<void> sync_folder(const Fd& folder, const Path& path) {
   return persist([&] { return ::fsync(folder.get()); }) == 0
              ? Result<void>()
              : disk_error("syncing " + path.string(), errno);
+}
+
+Result<void> sync_folder(const Path& path) {
+  YARD_TRY(const Fd folder, open_on_disk(path, O_RDONLY | O_DIRECTORY));
+  return sync_folder(folder, path);
+}
+
+// data/00 to data/ff, durable. A start before this one may have made some that are not yet.
+Result<void> make_shards(const Path& data) {
+  for (int i = 0; i < 256; ++i) {
+    const Path shard = data / fmt::format("{:02x}", i);
+    if (::mkdir(shard.c_str(), 0700) != 0 && errno != EEXIST) {
+      return disk_error("making " + shard.string(), errno);
+    }
+  }
+  return sync_folder(data);
 }
 
 }  // namespace
@@ -125,6 +141,7 @@ Result<void> Draft::publish() {
 Result<std::unique_ptr<ContentFiles>> ContentFiles::open(const Path& root, Random& random) {
   YARD_TRY(make_directories(root / "incoming", 0700));
   YARD_TRY(make_directories(root / "data", 0700));
+  YARD_TRY(make_shards(root / "data"));
   YARD_TRY(sync_folder(root));
   return std::unique_ptr<ContentFiles>(new ContentFiles(root, random));
 }
@@ -135,30 +152,28 @@ Path ContentFiles::published_path(const std::string& content) const {
   return root_ / "data" / content.substr(0, 2) / content;
 }
 
-Result<std::string> ContentFiles::new_id(std::size_t bytes) {
-  std::string id = random_.hex(bytes);
-  const Path folder = published_path(id).parent_path();
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) {
-    YARD_TRY(of_the_disk(make_directories(folder, 0700)));
-    YARD_TRY(sync_folder(folder.parent_path()));
-  }
-  return id;
-}
-
 Result<std::vector<Draft>> ContentFiles::make_blanks(std::size_t count) {
   // One folder for all, so that one sync does.
-  YARD_TRY(const std::string batch, new_id(kBatchBytes));
+  const std::string batch = random_.hex(kBatchBytes);
+  const Path path = published_path(batch).parent_path();
+  // Before the blanks, which may take the last descriptors.
+  YARD_TRY(const Fd folder, open_on_disk(path, O_RDONLY | O_DIRECTORY));
   YARD_TRY(const auto marker, Marker::make(incoming_path(batch)));
   // First: a name in data/ alone would never be found again.
   YARD_TRY(sync_folder(root_ / "incoming"));
   std::vector<Draft> blanks;
-  for (std::size_t i = 0; i < count; ++i) {
-    Path path = published_path(batch + random_.hex(kIdBytes - kBatchBytes));
-    YARD_TRY(Fd fd, open_on_disk(path, O_RDWR | O_CREAT | O_EXCL));
-    blanks.emplace_back(std::move(path), marker, std::move(fd));
+  while (blanks.size() < count) {
+    Path blank = path / (batch + random_.hex(kIdBytes - kBatchBytes));
+    auto fd = open_on_disk(blank, O_RDWR | O_CREAT | O_EXCL);
+    if (!fd && blanks.empty()) {
+      return std::move(fd).error();
+    }
+    if (!fd) {
+      break;  // a few do for now
+    }
+    blanks.emplace_back(std::move(blank), marker, *std::move(fd));
   }
-  YARD_TRY(sync_folder(published_path(batch).parent_path()));
+  YARD_TRY(sync_folder(folder, path));
   return blanks;
 }
 
@@ -189,11 +204,15 @@ std::optional<Draft> ContentFiles::take_blank() {
 }
 
 Result<void> ContentFiles::make_more() {
-  YARD_TRY(std::vector<Draft> blanks, make_blanks(next_batch_));
-  if (next_batch_ == kMostBlanks && !ahead_.joinable()) {
+  const std::size_t wanted = next_batch_;
+  auto made = make_blanks(wanted);
+  const bool is_short = !made || made->size() < wanted;
+  // What is full, or has run out, is left to others.
+  next_batch_ = is_short ? std::max<std::size_t>(wanted / 2, 1) : std::min(wanted * 2, kMostBlanks);
+  YARD_TRY(std::vector<Draft> blanks, std::move(made));
+  if (wanted == kMostBlanks && !is_short && !ahead_.joinable()) {
     ahead_ = start_thread("blanks", [this](const std::stop_token& stop) { work_ahead(stop); });
   }
-  next_batch_ = std::min(next_batch_ * 2, kMostBlanks);
   const MutexLock lock(mutex_);
   for (Draft& blank : blanks) {
     blanks_.push_back(std::move(blank));
@@ -264,7 +283,7 @@ Result<Draft> ContentFiles::concatenate(const std::vector<std::string>& contents
 }
 
 Result<Draft> ContentFiles::duplicate(const std::string& content) {
-  YARD_TRY(const std::string id, new_id(kIdBytes));
+  const std::string id = random_.hex(kIdBytes);
   YARD_TRY(auto marker, Marker::make(incoming_path(id)));
   // First: a name in data/ alone would never be found again.
   YARD_TRY(sync_folder(root_ / "incoming"));
@@ -279,29 +298,6 @@ Result<Draft> ContentFiles::duplicate(const std::string& content) {
   }
   YARD_TRY(sync_folder(published_path(id).parent_path()));
   return draft;
-}
-
-Result<Draft> ContentFiles::link_file(int fd) {
-  YARD_TRY(const std::string id, new_id(kIdBytes));
-  YARD_TRY(auto marker, Marker::make(incoming_path(id)));
-  Draft draft(published_path(id), std::move(marker), Fd());
-  const std::string file = "/proc/self/fd/" + std::to_string(fd);
-  if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, published_path(id).c_str(), AT_SYMLINK_FOLLOW) !=
-      0) {
-    // Another file system, somebody else's file, or one with too many names.
-    return errno == ENOSPC || errno == EDQUOT
-               ? disk_error("linking a file", errno)
-               : Error{Code::kUnimplemented, "the file cannot be linked"};
-  }
-  return draft;
-}
-
-Result<void> ContentFiles::sync_all() const {
-  YARD_TRY(const Fd folder, open_on_disk(root_, O_RDONLY | O_DIRECTORY));
-  if (::syncfs(folder.get()) != 0) {
-    return disk_error("syncing the file system of " + root_.string(), errno);
-  }
-  return {};
 }
 
 Result<Fd> ContentFiles::open_content(const std::string& content) const {

@@ -79,6 +79,7 @@ class Draft {
 
 class ContentFiles {
  public:
+  // Makes every folder of data/ that is not there: then no content waits for its folder's name.
   // Errors of the disk are as disk_error() has them.
   static Result<std::unique_ptr<ContentFiles>> open(const Path& root, Random& random);
   ~ContentFiles();  // the blanks go
@@ -96,12 +97,6 @@ class ContentFiles {
   // published.
   Result<Draft> duplicate(const std::string& content);
 
-  // The open file itself, under a name that is durable after sync_all(). kUnimplemented on another
-  // file system, and where the kernel refuses.
-  Result<Draft> link_file(int fd);
-  // All that was written to the store's file system before.
-  Result<void> sync_all() const;
-
   Result<Fd> open_content(const std::string& content) const;  // kNotFound
   // Readers that have it open keep their bytes. A missing one is a success.
   Result<void> remove(const std::string& content) const;
@@ -116,12 +111,11 @@ class ContentFiles {
  private:
   ContentFiles(Path root, Random& random) : root_(std::move(root)), random_(random) {}
   Path incoming_path(const std::string& content) const { return root_ / "incoming" / content; }
+  // At least one; fewer than `count` when something prevents more.
   Result<std::vector<Draft>> make_blanks(std::size_t count);
   Result<void> make_more();
   std::optional<Draft> take_blank();
   void work_ahead(const std::stop_token& stop);
-  // A random id of which so many bytes are given. Its folder in data/ is there.
-  Result<std::string> new_id(std::size_t bytes);
 
   Path root_;
   Random& random_;

@@ -51,7 +51,7 @@ Result<AdoptedFiles> DirectoryStore::adopt_files(const std::string& bucket, cons
   if (rows.empty()) {
     return adopted;
   }
-  YARD_TRY(state_->files->sync_all());
+  YARD_TRY(batch->sync());
   YARD_TRY(const Contents dropped, state_->index->put_objects(bucket, rows));
   batch->keep();
   state_->collect(dropped);

@@ -114,13 +114,13 @@ TEST_F(DirectoryPut, BucketsKeepSettingsUntilTheyGo) {
   EXPECT_EQ(store->bucket_setting("bucket", "cors").value_or("?"), "");
 }
 
-// The soft limit lies below the next free descriptor for life.
+// The soft limit lets this process open no more than so many.
 struct NoMoreDescriptors {
-  NoMoreDescriptors() {
+  explicit NoMoreDescriptors(rlim_t left = 0) {
     ::getrlimit(RLIMIT_NOFILE, &before);
     rlimit none = before;
     const Fd lowest(::dup(0));
-    none.rlim_cur = static_cast<rlim_t>(lowest.get());
+    none.rlim_cur = static_cast<rlim_t>(lowest.get()) + left;
     ::setrlimit(RLIMIT_NOFILE, &none);
   }
   ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
@@ -141,6 +141,17 @@ TEST_F(DirectoryPut, WithoutFileDescriptorsTheStoreIsUnavailableForAWhile) {
   }
   EXPECT_EQ(get_text(*store, "bucket", "k").value_or("?"), "x");
   EXPECT_TRUE(put_text(*store, "bucket", "k", "y"));
+}
+
+TEST_F(DirectoryPut, FewFileDescriptorsAreEnough) {
+  for (int i = 0; i < 6; ++i) {  // from then on eight names are made at once
+    ASSERT_TRUE(put_text(*store, "bucket", std::to_string(i), "x"));
+  }
+  const NoMoreDescriptors few(3);
+  for (int i = 6; i < 20; ++i) {
+    const auto put = put_text(*store, "bucket", std::to_string(i), "x");
+    EXPECT_TRUE(put) << put.error().message;
+  }
 }
 
 TEST_F(DirectoryPut, TellsWhereTheBytesLie) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store syncs, in which order, and what it does when that fails. The C library's fsync and
-// fdatasync are defined here: they pass on to the kernel, but a test may listen, or let them fail.
+// What the store syncs, in which order, and what it does when that fails. The C library's fsync,
+// fdatasync and syncfs are defined here: they pass on to the kernel, but a test may listen, or let
+// them fail.
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <utility>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,6 +50,9 @@ extern "C" int fsync(int fd) {
 }
 extern "C" int fdatasync(int fd) {
   return trainyard::s3::sync_with(SYS_fdatasync, fd);
+}
+extern "C" int syncfs(int fd) noexcept {
+  return trainyard::s3::sync_with(SYS_syncfs, fd);
 }
 
 namespace trainyard::s3 {
@@ -159,6 +165,44 @@ TEST_F(DirectorySync, APutWhoseSyncFailsLeavesTheOldObject) {
   listen({});
   EXPECT_EQ(get_text(*store, "bucket", "k").value_or("?"), "old");
   EXPECT_EQ(content_files(), 1u);
+}
+
+TEST_F(DirectorySync, EveryFolderOfContentsIsDurableWhenTheStoreIsOpen) {
+  std::ptrdiff_t folders = 0;
+  listen([&](const std::string& path) {
+    if (path == after() / "data") {
+      folders = std::distance(std::filesystem::directory_iterator(path), {});
+    }
+    return true;
+  });
+  ASSERT_TRUE(open_after());
+  EXPECT_EQ(folders, 256);
+}
+
+LocalFile file_to_adopt(const Path& path) {
+  LocalFile file{.key = "k", .fd = open_file(path, O_RDONLY).value(), .size = 1};
+  struct stat status {};
+  EXPECT_EQ(::fstat(file.fd.get(), &status), 0);
+  file.modified = status.st_mtim;
+  return file;
+}
+
+// The kernel tells a descriptor of errors since it was opened: one of the store's root, opened at
+// the end, would hear of none.
+TEST_F(DirectorySync, AnImportIsSyncedByWhatWasOpenBeforeItsFirstByte) {
+  const Path file = folder.path() / "file";
+  ASSERT_TRUE(write_file(file, "x"));
+  const auto import_file = [&] {
+    return store->adopt_files("bucket", [&, given = false]() mutable {
+      return std::exchange(given, true) ? std::nullopt : std::optional(file_to_adopt(file));
+    });
+  };
+  listen([&](const std::string& path) { return Path(path).parent_path() != root() / "data"; });
+  EXPECT_FALSE(import_file());
+  listen({});
+  EXPECT_FALSE(store->head("bucket", "k"));
+  EXPECT_EQ(content_files(), 0u);
+  EXPECT_TRUE(import_file());
 }
 
 TEST(DiskError, SaysNothingAboutTheClientsRights) {
