@@ -135,6 +135,9 @@ Result<bool> FormReader::fill() {
   std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);
   YARD_TRY(const std::size_t got, wire_(std::span(buffer_.get() + end_, buffer_.get() + kBuffer)));
+  if (is_late_ && is_late_()) {
+    return Error{Code::kDeadline, "The fields of your POST request took too long to arrive."};
+  }
   end_ += got;
   return got > 0;
 }
@@ -217,7 +220,14 @@ Result<FormReader::Head> FormReader::read_head() {
               .file_name = std::string(without_folders(value("filename")))};
 }
 
-Result<Form> FormReader::read_fields() {
+Result<Form> FormReader::read_fields(const Clock& clock) {
+  is_late_ = [&clock, end = clock.steady_now() + kMostTime] { return clock.steady_now() > end; };
+  auto form = read_all_fields();
+  is_late_ = {};  // a file takes as long as it takes
+  return form;
+}
+
+Result<Form> FormReader::read_all_fields() {
   Form form;
   YARD_TRY(const std::string preamble, take_until(delimiter_));
   if (!preamble.empty()) {

@@ -31,7 +31,7 @@ struct Read {
 Result<Read> read(const std::string& body, std::size_t step = 1'000'000, const char* type = kType) {
   YARD_TRY(FormReader reader, FormReader::open(type, s3::text_source(body, step)));
   Read done;
-  YARD_TRY(done.form, reader.read_fields());
+  YARD_TRY(done.form, reader.read_fields(SystemClock()));
   std::vector<std::byte> buffer(std::max<std::size_t>(step % 1'000, 1));
   while (done.form.has_file) {
     YARD_TRY(const std::size_t got, reader.read_file(buffer));
@@ -158,11 +158,55 @@ TEST(FormData, BoundsWhatStandsBeforeAndBehindTheFile) {
               HasSubstr("following"));
 }
 
+struct StandingClock final : Clock {
+  WallTime now() const override { return {}; }
+  SteadyTime steady_now() const override { return steady; }
+  SteadyTime steady{};
+};
+
+// A byte each second.
+FormSource slow_source(const std::string& body, StandingClock& clock) {
+  return [wire = s3::text_source(body, 1), &clock](std::span<std::byte> out) {
+    clock.steady += std::chrono::seconds(1);
+    return wire(out);
+  };
+}
+
+TEST(FormData, WaitsForTheFieldsOnlySoLong) {
+  StandingClock clock;
+  const auto start = clock.steady_now();
+  auto reader = FormReader::open(kType, slow_source(field("key", "k") + file("x"), clock));
+  EXPECT_EQ(reader->read_fields(clock).error().code, Code::kDeadline);
+  EXPECT_EQ(clock.steady_now() - start, std::chrono::seconds(31));
+}
+
+TEST(FormData, WaitsForTheFileAsLongAsItComes) {
+  StandingClock clock;
+  const std::string body = file(std::string(100, 'x')) + "--b0--";
+  const std::size_t head = file("").size() - 2;
+  auto slow = slow_source(body.substr(head), clock);
+  auto reader = FormReader::open(kType,
+                                 [quick = s3::text_source(body.substr(0, head)),
+                                  slow](std::span<std::byte> out) mutable -> Result<std::size_t> {
+                                   YARD_TRY(const std::size_t got, quick(out));
+                                   return got > 0 ? Result<std::size_t>(got) : slow(out);
+                                 });
+  ASSERT_TRUE(reader->read_fields(clock));
+  std::vector<std::byte> out(1'000);
+  std::size_t passed = 0;
+  for (std::size_t got = 1; got > 0; passed += got) {
+    const auto read = reader->read_file(out);
+    ASSERT_TRUE(read) << read.error().message;
+    got = *read;
+  }
+  EXPECT_EQ(passed, 100u);
+}
+
 TEST(FormData, HandsOnTheErrorsOfItsSource) {
   const auto gone = [](std::span<std::byte>) -> Result<std::size_t> {
     return Error{Code::kUnavailable, "gone", "peer"};
   };
-  EXPECT_EQ(FormReader::open(kType, gone)->read_fields().error().subject, "peer");
+  EXPECT_EQ(FormReader::open(kType, gone)->read_fields(SystemClock()).error().subject, "peer");
 }
 
 }  // namespace

@@ -70,6 +70,21 @@ Result<void> require_fields(const Form& form) {
              : Result<void>(bad_argument("POST requires exactly one file upload per request."));
 }
 
+// Puts the name of the file where the values want it. Both may be long, and the name come often.
+Result<void> expand_fields(Form& form) {
+  std::size_t bytes = 0;
+  for (auto& [name, value] : form.fields) {
+    bytes += expanded_size(value, form.file_name);
+    if (bytes > FormReader::kMostBeforeFile) {
+      return Error{Code::kExhausted,
+                   "Your POST request fields with the name of the upload file were too large.",
+                   "form-fields"};
+    }
+    value = expand_file_name(value, form.file_name);
+  }
+  return {};
+}
+
 http::SignedForm signed_form(const Fields& fields) {
   const auto text = [&](const char* name) { return std::string(value_of(fields, name)); };
   return {.policy = text("policy"),
@@ -236,7 +251,7 @@ Result<PostAnswer> post_object(http::Exchange& exchange, const Target& target,
                                                [&exchange](std::span<std::byte> out) {
                                                  return exchange.read_body(out);
                                                }));
-  YARD_TRY(Form form, reader.read_fields());
+  YARD_TRY(Form form, reader.read_fields(call.clock));
   YARD_TRY(require_fields(form));
   const auto checked = call.check(signed_form(form.fields));
   if (const auto* failed = std::get_if<http::AuthError>(&checked)) {
@@ -244,10 +259,8 @@ Result<PostAnswer> post_object(http::Exchange& exchange, const Target& target,
   }
   const auto& verified = std::get<http::Verified>(checked);
   YARD_TRY(const PostPolicy policy, parse_post_policy(value_of(form.fields, "policy")));
-  for (auto& [name, value] : form.fields) {
-    value = expand_file_name(value, form.file_name);
-  }
-  YARD_TRY(check_post_policy(policy, form.fields, target.bucket, call.now));
+  YARD_TRY(expand_fields(form));
+  YARD_TRY(check_post_policy(policy, form.fields, target.bucket, call.clock.now()));
   YARD_TRY(s3::PutOptions options, options_of(form.fields));
   const std::string key(value_of(form.fields, "key"));
   if (key.empty()) {

@@ -22,7 +22,7 @@ struct PostCall {
   s3::ObjectStore& store;
   const Options& options;
   const FormCheck& check;
-  WallTime now{};
+  const Clock& clock;
 };
 
 struct PostAnswer {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uploads by HTML forms, through a real server.
+#include <atomic>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -224,6 +226,34 @@ TEST_F(PostObject, RefusesBrokenForms) {
             "501 NotImplemented");
   EXPECT_EQ(stored(), "(none)");
   EXPECT_EQ(content_files(), 0u);
+}
+
+TEST_F(PostObject, RefusesFieldsThatTheNameOfTheFileMakesLong) {
+  std::string names;
+  for (int i = 0; i < 100; ++i) {
+    names += "${filename}";
+  }
+  const auto with_name = [&](std::size_t length) {
+    return outcome(post({.fields = {{"key", "k"}, {"x-ignore-a", names}},
+                         .conditions = R"({"key": "k"})",
+                         .file_name = std::string(length, 'n')}));
+  };
+  EXPECT_EQ(with_name(100), "204");
+  EXPECT_EQ(with_name(210), "400 MaxPostPreDataLengthExceeded");
+}
+
+// Half a minute passes whenever it is looked at.
+struct HastyClock final : Clock {
+  WallTime now() const override { return SystemClock().now(); }
+  SteadyTime steady_now() const override { return SteadyTime(++looks * std::chrono::seconds(31)); }
+  mutable std::atomic<int> looks = 0;
+};
+
+TEST_F(PostObject, RefusesFieldsThatComeTooSlowly) {
+  HastyClock hasty;
+  service = std::make_unique<S3Service>(*store, Options{}, hasty);
+  EXPECT_EQ(outcome(post({})), "400 RequestTimeout");
+  EXPECT_EQ(stored(), "(none)");
 }
 
 TEST_F(PostObject, ComparesChecksumsThatTheFormBrings) {

@@ -18,6 +18,7 @@ using nlohmann::json;
 
 constexpr std::size_t kLongestPolicy = std::size_t{20} << 10;
 constexpr std::size_t kDeepest = 4;
+constexpr std::string_view kMark = "${filename}";
 
 // What carries the policy and its signature cannot be in it.
 constexpr std::array<std::string_view, 4> kUncovered = {"policy", "x-amz-signature", "signature",
@@ -154,7 +155,6 @@ Result<void> check_post_policy(const PostPolicy& policy,
 }
 
 std::string expand_file_name(std::string_view value, std::string_view file_name) {
-  constexpr std::string_view kMark = "${filename}";
   std::string expanded;
   while (true) {
     const std::size_t at = value.find(kMark);
@@ -165,6 +165,16 @@ std::string expand_file_name(std::string_view value, std::string_view file_name)
     expanded += file_name;
     value.remove_prefix(at + kMark.size());
   }
+}
+
+std::size_t expanded_size(std::string_view value, std::string_view file_name) {
+  std::size_t bytes = value.size();
+  for (std::size_t at = value.find(kMark); at != std::string_view::npos;
+       at = value.find(kMark, at + kMark.size())) {
+    bytes += file_name.size();
+    bytes -= kMark.size();
+  }
+  return bytes;
 }
 
 }  // namespace trainyard::store

@@ -3,6 +3,7 @@
 // its fields may be. Source: "POST policy", S3 API reference. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -41,5 +42,6 @@ Result<void> check_post_policy(const PostPolicy& policy,
 
 // "user/${filename}" with the name of the file in it, everywhere.
 std::string expand_file_name(std::string_view value, std::string_view file_name);
+std::size_t expanded_size(std::string_view value, std::string_view file_name);  // in bytes
 
 }  // namespace trainyard::store

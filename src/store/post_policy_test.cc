@@ -123,5 +123,13 @@ TEST(PostPolicy, PutsTheNameOfTheFileIn) {
   EXPECT_EQ(expand_file_name("", "x"), "");
 }
 
+TEST(PostPolicy, KnowsHowLongThatWillBe) {
+  for (const char* value : {"", "a", "${filename}", "a${filename}b${filename}", "${file"}) {
+    for (const char* name : {"", "x", "a name that is longer.txt", "${filename}"}) {
+      EXPECT_EQ(expanded_size(value, name), expand_file_name(value, name).size()) << value << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::store

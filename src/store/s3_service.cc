@@ -90,7 +90,7 @@ void S3Service::handle_form(std::unique_ptr<http::Exchange> exchange, const Form
   const std::string request_id = next_request_id();
   const http::Request& request = exchange->request();
   const auto target = parse_target(request, options_.domains);
-  const PostCall call{.store = store_, .options = options_, .check = check, .now = clock_.now()};
+  const PostCall call{.store = store_, .options = options_, .check = check, .clock = clock_};
   auto answered = target ? post_object(*exchange, *target, call) : target.error();
   if (!answered && is_logged(answered.error())) {
     log_error("s3: " + request.method + " " + request.path + ": " + answered.error().message +

@@ -51,7 +51,7 @@ Outcome read(std::string_view type, std::string_view wire, std::size_t step) {
     outcome.error = reader.error().message;
     return outcome;
   }
-  const auto form = reader->read_fields();
+  const auto form = reader->read_fields(trainyard::SystemClock());
   if (!form) {
     outcome.error = form.error().message;
     return outcome;
