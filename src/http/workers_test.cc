@@ -220,6 +220,31 @@ TEST(Workers, WakeAThreadForATaskWhoseShareBecomesFree) {
   expect_that_room_for_two_is_used_by_two(workers);
 }
 
+// The thread that has begun is none of theirs, as the I/O thread that is lent.
+TEST(Workers, RunWhatWaitsForAThreadThatIsLentBeforeTheyEnd) {
+  std::atomic<int> runs = 0;
+  Workers workers(2, 100);
+  {
+    Long x(workers, "x");
+    ASSERT_TRUE(x.begins());
+    Long y(workers, "y");
+    ASSERT_TRUE(y.begins());
+  }
+  ASSERT_TRUE(eventually([&] { return workers.begin("a"); }));
+  for (int i = 0; i < 3; ++i) {
+    FairQueue::Task task = [&] { ++runs; };
+    ASSERT_TRUE(workers.post("a", task));
+  }
+  {
+    const std::jthread ends([&] { workers.end(); });
+    EXPECT_TRUE(eventually([&] { return workers.has_ended(); }));
+    std::this_thread::sleep_for(50ms);  // time to leave too early
+    EXPECT_EQ(runs, 0);
+    workers.finish("a");
+  }
+  EXPECT_EQ(runs, 3);
+}
+
 // How much less of the processor the calling thread gets.
 int niceness() {
   return ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));

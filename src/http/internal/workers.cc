@@ -113,11 +113,12 @@ bool Workers::add_thread() {
   return true;
 }
 
-// Who ends may go although tasks are left: they are of clients that have others running, and the
-// threads of those look again.
+// While tasks wait nobody goes, not even at the end: those may be of a client whose share is used
+// up by a thread that is none of these, and that can only call one. Who goes takes the sleepers
+// along.
 std::optional<FairQueue::Next> Workers::next(WakeUp& me, const std::optional<std::string>& last) {
   std::optional<FairQueue::Next> found;
-  WakeUp* called = nullptr;
+  std::vector<WakeUp*> called;
   for (bool is_back = last.has_value(); !found; is_back = false) {
     {
       const MutexLock lock(mutex_);
@@ -125,13 +126,15 @@ std::optional<FairQueue::Next> Workers::next(WakeUp& me, const std::optional<std
         queue_.done(*last);
       }
       found = queue_.pop();
-      if (found) {
-        called = one_if_owed();
-      } else {
-        is_owed_ = queue_.waiting() > 0;
-        if (is_ending_) {
-          return std::nullopt;
-        }
+      is_owed_ = found ? is_owed_ : queue_.waiting() > 0;
+      if (WakeUp* const one = found ? one_if_owed() : nullptr; one != nullptr) {
+        called.push_back(one);
+      }
+      if (!found && is_ending_ && queue_.waiting() == 0) {
+        called.swap(asleep_);
+        break;
+      }
+      if (!found) {
         asleep_.push_back(&me);
       }
     }
@@ -139,8 +142,8 @@ std::optional<FairQueue::Next> Workers::next(WakeUp& me, const std::optional<std
       me.sleep();
     }
   }
-  if (called != nullptr) {
-    called->call();
+  for (WakeUp* const one : called) {
+    one->call();
   }
   return found;
 }
