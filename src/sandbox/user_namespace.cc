@@ -4,15 +4,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
+#include <csignal>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/subprocess.h"
+#include "base/fd.h"
 #include "base/text.h"
 #include "sandbox/mounts.h"
 
@@ -83,28 +87,43 @@ std::string some_of(const std::vector<std::string>& names) {
          (names.size() > kSome ? fmt::format(" and {} more", names.size() - kSome) : "");
 }
 
-// By a process in the new process namespace, as only those in it can. From there its parent, which
-// is outside, has no number: so it cannot be told to die with it.
+// In a process that shares nothing with us: 0, or the errno that the kernel gave.
+[[noreturn]] void mount_proc_and_end() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const bool is_done =
+      mount("proc", "/tmp", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0;
+  _exit(is_done ? 0 : errno);
+}
+
+// By a process in the new process namespace, as only those in it can: the first one there, which
+// takes the namespace along when it ends. It runs no program, whose failures would have no errno.
 Result<void> mount_proc(const KernelSettings& settings) {
-  constexpr std::chrono::seconds kLong{5};
-  Result<Child> mounting =
-      spawn({.argv = {"mount", "-n", "-t", "proc", "proc", "/tmp"}, .inherit_env = true});
-  if (!mounting && mounting.error().code == Code::kNotFound) {
-    return {};  // no such program: the first instance will tell
+  constexpr int kLongMs = 5'000;
+  const pid_t child = fork();
+  if (child == 0) {
+    mount_proc_and_end();
   }
-  if (!mounting) {
-    return mounting.error().in("mounting a /proc");
+  if (child < 0) {
+    return errno_error("starting a process in a namespace of its own", errno);
   }
-  YARD_TRY(const std::optional<ExitStatus> ended, mounting->wait_for(kLong));
-  if (!ended) {
-    return Error{Code::kDeadline, "mounting a /proc takes too long"};
+  const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  pollfd ended = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  if (poll(&ended, 1, kLongMs) != 1) {
+    kill(child, SIGKILL);  // else it would be left in a namespace that nobody looks into
   }
-  return ended->ok() ? Result<void>()
-                     : explain({.what = "a /proc of its own",
-                                .error = EPERM,
-                                .limit = "mnt",
-                                .is_of_proc = true},
-                               settings);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status)) {
+    return Error{Code::kDeadline, "mounting a /proc takes too long, or is ended by a signal"};
+  }
+  const int error = WEXITSTATUS(status);
+  return error == 0 ? Result<void>()
+                    : explain({.what = "a /proc of its own",
+                               .error = error,
+                               .limit = "mnt",
+                               .is_of_proc = true},
+                              settings);
 }
 
 Error denied(const Refusal& refusal, const std::string& why) {
@@ -159,7 +178,7 @@ Error explain(const Refusal& refusal, const KernelSettings& settings) {
                                        "the container around us is reached. Raise it, {}",
                                        limit, value, to_set(limit, value + kPlenty)));
   }
-  if (refusal.is_of_proc && !settings.masked.empty()) {
+  if (refusal.is_of_proc && refusal.error == EPERM && !settings.masked.empty()) {
     return denied(
         refusal,
         fmt::format("{} {} covered by other mounts, which a new /proc would show again. Start the "

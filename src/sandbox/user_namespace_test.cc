@@ -143,6 +143,21 @@ TEST(UserNamespace, NamesWhatCoversPartsOfProc) {
                     HasSubstr("systempaths=unconfined"), HasSubstr("unmask=ALL")));
 }
 
+// The kernel says EPERM for what is covered, and something else for other reasons.
+TEST(UserNamespace, BlamesWhatCoversProcForItsOwnErrorOnly) {
+  const KernelSettings masked{.limits = {{"mnt", 7}}, .masked = {"/proc/bus"}};
+  const auto words = [&](int error) {
+    return explain(
+               {.what = "a /proc of its own", .error = error, .limit = "mnt", .is_of_proc = true},
+               masked)
+        .message;
+  };
+  EXPECT_THAT(words(EPERM), HasSubstr("/proc/bus is covered"));
+  EXPECT_THAT(words(ENOMEM),
+              AllOf(HasSubstr("no setting that we know of"), HasSubstr("Cannot allocate memory")));
+  EXPECT_THAT(words(ENOSPC), HasSubstr("user.max_mnt_namespaces is 7"));
+}
+
 TEST(UserNamespace, DoesNotBlameWhatIsMountedOnPurpose) {
   const std::string machine =
       "24 30 0:22 / /proc rw,relatime - proc proc rw\n"
@@ -161,6 +176,9 @@ TEST(UserNamespace, IsRefusedByTheRealKernelWhereProcIsMasked) {
   EXPECT_THAT(probe_after("mount --bind /dev/null /proc/version && "
                           "mount -t tmpfs masked /proc/irq && "),
               HasSubstr("/proc/version, /proc/irq are covered"));
+  // Without any program that mounts, too.
+  EXPECT_THAT(probe_after("mount -t tmpfs masked /proc/tty && PATH=/nowhere "),
+              HasSubstr("/proc/tty is covered"));
 }
 
 }  // namespace
