@@ -223,6 +223,10 @@ Result<void> Transfer::set_options() {
   set(CURLOPT_UPLOAD_BUFFERSIZE, 128L << 10);
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request_.connect_timeout.count()));
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout.count()));
+  if (!request_.keep) {
+    set(CURLOPT_FRESH_CONNECT, 1L);
+    set(CURLOPT_FORBID_REUSE, 1L);
+  }
   if (host.is_private) {
     set(CURLOPT_PROXY, "");  // not even the environment's
   }

@@ -32,6 +32,9 @@ struct ClientRequest {
   std::chrono::milliseconds timeout{0};             // whole call; 0: none
   std::chrono::milliseconds stall_timeout{60'000};  // no byte either way for this long
   std::stop_token stop = {};
+  // False: on a new connection, which is closed afterwards. For requests that must reach whoever
+  // has the address now, not who had it once.
+  bool keep = true;
 };
 
 class Client {

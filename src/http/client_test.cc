@@ -72,6 +72,23 @@ TEST(Client, UsesItsConnectionAgain) {
   EXPECT_EQ(peers.size(), 1u);
 }
 
+TEST(Client, NeitherTakesNorLeavesAConnectionForARequestThatKeepsNone) {
+  std::mutex mutex;
+  std::vector<std::string> peers;
+  TestServer server([&](std::unique_ptr<Exchange> exchange) {
+    const std::scoped_lock lock(mutex);
+    peers.push_back(exchange->request().peer);
+    exchange->respond({});
+  });
+  const auto client = Client::make();
+  for (const bool keep : {true, false, false, true}) {
+    EXPECT_TRUE(client->send({.url = server.url(), .keep = keep}));
+  }
+  ASSERT_EQ(peers.size(), 4U);
+  EXPECT_EQ(std::set(peers.begin(), peers.end()).size(), 3U);
+  EXPECT_EQ(peers[3], peers[0]);
+}
+
 TEST(Client, ServesManyThreads) {
   TestServer server(echo);
   const auto client = Client::make();
