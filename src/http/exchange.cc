@@ -236,11 +236,13 @@ Result<std::string> Exchange::read_all(std::size_t limit) {
   if (length && *length > limit) {
     return too_long;
   }
+  // The room grows with what has come: a length that is only announced takes no memory.
   constexpr std::size_t kStep = std::size_t{16} << 10;
+  const std::size_t most = (length ? static_cast<std::size_t>(*length) : limit) + 1;
   std::string body;
   std::size_t filled = 0;
   while (true) {
-    body.resize(length ? static_cast<std::size_t>(*length) + 1 : filled + kStep);
+    body.resize(std::min(most, filled + std::max(kStep, filled)));
     const std::span<char> room = std::span(body).subspan(filled);
     YARD_TRY(const std::size_t got, read_body(std::as_writable_bytes(room)));
     filled += got;

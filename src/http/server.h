@@ -58,7 +58,8 @@ class Exchange {
   // True when the peer has closed: lets a long poll end early.
   virtual bool is_closed() const = 0;
 
-  // The whole body as text; kExhausted when it is longer than `limit`.
+  // The whole body as text; kExhausted when it is longer than `limit`. It takes twice the memory of
+  // what has come at most, and a little, however much was announced.
   Result<std::string> read_all(std::size_t limit);
 };
 

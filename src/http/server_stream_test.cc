@@ -27,6 +27,37 @@ void fill_pattern(std::span<std::byte> out, std::uint64_t offset) {
   }
 }
 
+// A body that was announced to be large and stops after a few bytes, and the room that it was
+// given.
+class FewBytes final : public Exchange {
+ public:
+  const Request& request() const override { return request_; }
+  std::optional<std::uint64_t> body_length() const override { return kLarge; }
+  Result<std::size_t> read_body(std::span<std::byte> out) override {
+    room = std::max(room, out.size());
+    return std::exchange(left_, 0);
+  }
+  void respond(Response) override {}
+  Result<void> start(Response, std::optional<std::uint64_t>) override { return {}; }
+  Result<void> write(std::span<const std::byte>) override { return {}; }
+  Result<void> finish() override { return {}; }
+  bool is_closed() const override { return false; }
+
+  std::size_t room = 0;
+
+ private:
+  const Request request_;
+  std::size_t left_ = 100;
+};
+
+TEST(ReadAll, TakesNoMemoryForWhatIsOnlyAnnounced) {
+  FewBytes exchange;
+  const Result<std::string> body = exchange.read_all(kLarge);
+  ASSERT_TRUE(body);
+  EXPECT_EQ(body->size(), 100U);
+  EXPECT_LE(exchange.room, std::size_t{16} << 10);
+}
+
 // Hashes what comes, and knows what the pattern's hash is.
 class PatternCheck {
  public:
