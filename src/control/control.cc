@@ -99,6 +99,11 @@ class ControlImpl final : public Control {
     return parts_.identity->instance_token(id);
   }
 
+  Result<void> knows(const InstanceCaller& caller) override {
+    YARD_TRY(sessions_.find({.token = caller.token}));
+    return {};
+  }
+
   Result<void> hear(const InstanceCaller& caller, std::uint64_t number) override {
     return sessions_.hear(caller, number);
   }

@@ -79,6 +79,9 @@ class Control {
   // The token whose public part is `id` (wire/proof.h), whether or not it was ever given out.
   // Thread-safe and fast: called for every request of an instance.
   virtual std::string instance_token(std::string_view id) = 0;
+  // Whether an instance of this token may speak, in any attempt: kDenied for one that is unknown,
+  // as below. For what is to be decided before a request is read and proven. Thread-safe.
+  virtual Result<void> knows(const InstanceCaller& caller) = 0;
   // For each proven request, before the call that it makes: kConflict, subject "number", when the
   // instance has used this number before. Thread-safe.
   virtual Result<void> hear(const InstanceCaller& caller, std::uint64_t number) = 0;

@@ -56,6 +56,8 @@ TEST(ControlLife, HearsEachRequestOfAnInstanceOnce) {
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().subject, "number");
   EXPECT_EQ(harness.control().hear({.token = "other"}, 1).error().code, Code::kDenied);
+  EXPECT_TRUE(harness.control().knows(speaker.caller()));
+  EXPECT_EQ(harness.control().knows({.token = "other"}).error().code, Code::kDenied);
 }
 
 // Its proof that an instance is over must not depend on what it remembers of it.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/instance_face.h"
 
+#include <array>
 #include <limits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "base/encoding.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -18,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxReports = std::size_t{16} << 20;
+constexpr std::size_t kMaxOther = std::size_t{4} << 10;  // the other calls have no body
 
 int status_of(Code code) {
   switch (code) {
@@ -109,10 +112,40 @@ Result<json> take_reports(control::Control& control, const control::InstanceCall
   return control.reports(caller, reports);
 }
 
+// What came with a request.
+struct Body {
+  std::string text;
+  std::string hash;  // sha256_hex() of it all
+};
+
+Result<Body> keep_body(http::Exchange& exchange, std::size_t limit) {
+  YARD_TRY(std::string text, exchange.read_all(limit));
+  std::string hash = sha256_hex(text);
+  return Body{.text = std::move(text), .hash = std::move(hash)};
+}
+
+// Of one whose reports are not wanted only the hash: it may be anybody's, and as long as he likes.
+Result<Body> skim_body(http::Exchange& exchange) {
+  std::array<std::byte, std::size_t{16} << 10> piece;
+  Hasher hasher(HashKind::kSha256);
+  std::size_t seen = 0;
+  while (true) {
+    YARD_TRY(const std::size_t got, exchange.read_body(piece));
+    if (got == 0) {
+      return Body{.text = {}, .hash = to_hex(hasher.finish())};
+    }
+    hasher.update(std::span(piece).first(got));
+    seen += got;
+    if (seen > kMaxReports) {
+      return Error{Code::kExhausted, "the body is longer than " + human_bytes(kMaxReports)};
+    }
+  }
+}
+
 }  // namespace
 
-Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request,
-                                                   std::string_view body) {
+// Before its proof was looked at, which covers the body.
+Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request) {
   if (request.headers.get(wire::kProtocolHeader) == std::to_string(wire::kBearerVersion)) {
     YARD_TRY(std::string token, bearer_token(request));
     return Asker{.caller = {.token = std::move(token)}};
@@ -120,25 +153,35 @@ Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request,
   YARD_TRY(const wire::Claim claim, wire::claim_from_header(request.headers.get("Authorization")));
   Asker asker{.caller = {.token = control_.instance_token(claim.id)}, .claim = claim};
   YARD_TRY(wire::Speaker speaker, wire::speaker_of(asker.caller.token));
-  const std::string target = target_of(request);
-  const std::string proof = wire::prove_request(speaker.key, claim,
-                                                {.method = request.method,
-                                                 .target = target,
-                                                 .epoch = request.headers.get(wire::kEpochHeader),
-                                                 .body = body});
-  // An answer to somebody else is never proven: he might hand it on.
-  if (!equal_in_constant_time(proof, claim.proof)) {
-    return Error{Code::kDenied, "the request does not prove that its sender has the token",
-                 "token"};
-  }
   asker.key = std::move(speaker.key);
   return asker;
 }
 
-Result<void> InstanceFace::admit(const Asker& asker) {
-  if (asker.claim.run != run_) {
+// An answer to somebody else is never proven: he might hand it on.
+Result<void> InstanceFace::check_proof(const Asker& asker, const http::Request& request,
+                                       const std::string& body_hash) {
+  const std::string target = target_of(request);
+  const std::string proof = wire::prove_request(asker.key, asker.claim,
+                                                {.method = request.method,
+                                                 .target = target,
+                                                 .epoch = request.headers.get(wire::kEpochHeader),
+                                                 .body_hash = body_hash});
+  if (!equal_in_constant_time(proof, asker.claim.proof)) {
+    return Error{Code::kDenied, "the request does not prove that its sender has the token",
+                 "token"};
+  }
+  return {};
+}
+
+Result<void> InstanceFace::is_wanted(const Asker& asker) {
+  if (!asker.key.empty() && asker.claim.run != run_) {
     return Error{Code::kConflict, "the request is for another run of the server", "run"};
   }
+  return control_.knows(asker.caller);
+}
+
+Result<void> InstanceFace::admit(const Asker& asker, const Result<void>& wanted) {
+  YARD_TRY(wanted);
   return control_.hear(asker.caller, asker.claim.number);
 }
 
@@ -161,28 +204,39 @@ void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route&
       !speaks) {
     return refuse(speaks.error());
   }
-  const Result<std::string> body = exchange->read_all(kMaxReports);
+  Result<Asker> asker = asker_of(request);
+  if (!asker) {
+    return refuse(asker.error());
+  }
+  const Result<void> wanted = is_wanted(*asker);
+  if (!wanted && asker->key.empty()) {
+    return refuse(wanted.error());  // nothing of the body decides about it
+  }
+  const bool is_report = request.method == "POST" && route.operation == "reports";
+  const Result<Body> body = is_report && !wanted
+                                ? skim_body(*exchange)
+                                : keep_body(*exchange, is_report ? kMaxReports : kMaxOther);
   if (!body) {
     // Too long is the caller's mistake here, and not worth a retry.
     return refuse({Code::kInvalidArgument, body.error().message, "body"});
   }
-  Result<Asker> asker = asker_of(request, *body);
-  if (!asker) {
-    return refuse(asker.error());
-  }
-  if (const Result<void> admitted = asker->key.empty() ? Result<void>() : admit(*asker);
-      !admitted) {
-    http::Response response = response_of(admitted.error());
-    // Of one that is denied, too, the words prove themselves.
-    response.status = admitted.error().code == Code::kConflict ? 401 : response.status;
-    return exchange->respond(proven(*asker, std::move(response)));
+  if (!asker->key.empty()) {
+    if (const Result<void> proof = check_proof(*asker, request, body->hash); !proof) {
+      return refuse(proof.error());
+    }
+    if (const Result<void> admitted = admit(*asker, wanted); !admitted) {
+      http::Response response = response_of(admitted.error());
+      // Of one that is denied, too, the words prove themselves.
+      response.status = admitted.error().code == Code::kConflict ? 401 : response.status;
+      return exchange->respond(proven(*asker, std::move(response)));
+    }
   }
   const Result<std::optional<int>> epoch = epoch_of(request);
   if (!epoch) {
     return exchange->respond(proven(*asker, response_of(epoch.error())));
   }
   asker->caller.epoch = *epoch;
-  call(std::move(exchange), route, *asker, *body);
+  call(std::move(exchange), route, *asker, body->text);
 }
 
 void InstanceFace::call(std::unique_ptr<http::Exchange> exchange, const Route& route,

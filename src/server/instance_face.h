@@ -34,9 +34,14 @@ class InstanceFace {
     wire::Claim claim = {};
   };
 
-  Result<Asker> asker_of(const http::Request& request, std::string_view body);
-  // Of a request whose proof holds: whether it was meant for this server and is new here.
-  Result<void> admit(const Asker& asker);
+  // Who a request says that it is from: nothing is proven yet.
+  Result<Asker> asker_of(const http::Request& request);
+  static Result<void> check_proof(const Asker& asker, const http::Request& request,
+                                  const std::string& body_hash);
+  // Whether a request is meant for this server, and from an instance of it, if it is no lie.
+  Result<void> is_wanted(const Asker& asker);
+  // Of a request whose proof holds: whether it is `wanted`, and new here.
+  Result<void> admit(const Asker& asker, const Result<void>& wanted);
   // The same response with its proof.
   http::Response proven(const Asker& asker, http::Response response) const;
   void call(std::unique_ptr<http::Exchange> exchange, const Route& route, const Asker& asker,

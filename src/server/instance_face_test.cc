@@ -49,7 +49,7 @@ class InstanceFaceTest : public testing::Test {
                                       {.method = request.method,
                                        .target = target,
                                        .epoch = request.headers.get("Yard-Epoch"),
-                                       .body = body});
+                                       .body_hash = sha256_hex(body)});
     request.headers.set("Authorization", wire::to_header(claim));
     return claim;
   }
@@ -175,6 +175,43 @@ TEST_F(InstanceFaceTest, TellsAForgottenInstanceThatItIsOverAndProvesIt) {
   const auto answer = give(request, "[]");
   EXPECT_EQ(answer->response.status, 403);
   EXPECT_TRUE(proves_itself(*answer, claim));
+}
+
+// Any user of the machine may send them: as long as they are, they take a piece's memory.
+TEST_F(InstanceFaceTest, KeepsNothingOfReportsThatAreNotWanted) {
+  constexpr std::size_t kPiece = std::size_t{16} << 10;
+  const std::string body = "[" + std::string(std::size_t{1} << 20, ' ') + "]";
+  http::Request request = proving_request("POST", "reports");
+  wire::Claim claim = prove(request, body);
+  const auto of_no_run = give(request, body);
+  EXPECT_EQ(of_no_run->response.status, 401);
+  EXPECT_TRUE(proves_itself(*of_no_run, claim));
+  EXPECT_LE(of_no_run->most_read, kPiece);
+  learn_the_run();
+  claim = prove(request, body);
+  EXPECT_GT(give(request, body)->most_read, kPiece);
+  control_.has_forgotten = true;
+  const auto forgotten = give(request, body);
+  EXPECT_EQ(forgotten->response.status, 403);
+  EXPECT_TRUE(proves_itself(*forgotten, claim));
+  EXPECT_LE(forgotten->most_read, kPiece);
+  EXPECT_EQ(give(request, body + " ")->header("Yard-Proof"), "");
+  EXPECT_EQ(send("POST", "reports", "stale", body)->most_read, 0U);
+}
+
+TEST_F(InstanceFaceTest, TakesNoBodyOfOtherCalls) {
+  const std::string body(5'000, ' ');
+  for (const char* call : {"assignment", "credentials", "commands?after=0", "other"}) {
+    EXPECT_EQ(send("GET", call, "good", body)->response.status, 400) << call;
+    EXPECT_EQ(send("GET", call, "stale", body)->response.status, 403) << call;
+  }
+}
+
+TEST_F(InstanceFaceTest, TakesNoReportsWithoutALimit) {
+  const std::string body((std::size_t{16} << 20) + 1, ' ');
+  http::Request request = proving_request("POST", "reports");
+  prove(request, body);
+  EXPECT_EQ(give(request, body)->response.status, 400);
 }
 
 TEST_F(InstanceFaceTest, TakesNoBearerTokenInVersion2) {

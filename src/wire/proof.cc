@@ -44,7 +44,7 @@ Result<Speaker> speaker_of(std::string_view token) {
       !is_hex(token.substr(std::min(token.size(), id.size() + 1)), kSecretDigits)) {
     return Error{Code::kInvalidArgument, "the token of this instance is damaged", "token"};
   }
-  return Speaker{.id = std::string(id), .key = hash_of(HashKind::kSha256, token)};
+  return Speaker{.id = std::string(id), .key = hmac_sha256(token, "yard-instance-key")};
 }
 
 std::string to_header(const Claim& claim) {
@@ -84,7 +84,7 @@ Result<Claim> claim_from_header(std::string_view header) {
 std::string prove_request(std::string_view key, const Claim& claim, const Asked& asked) {
   return proof(key, {"yard-request", version(), claim.id, claim.run, std::to_string(claim.number),
                      std::string(asked.method), std::string(asked.target), std::string(asked.epoch),
-                     sha256_hex(asked.body)});
+                     asked.body_hash});
 }
 
 std::string prove_answer(std::string_view key, std::string_view request_proof,

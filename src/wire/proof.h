@@ -5,7 +5,7 @@
 // neither take the token nor answer, and a request that he has kept is worth nothing later. Pure:
 // the two ends keep the state (run, numbers); docs/wire.md has the page.
 //
-//   key     = SHA-256(token)                                                       32 raw bytes
+//   key     = HMAC(token, "yard-instance-key")                                     32 raw bytes
 //   request = HMAC(key, "yard-request" LF version LF id LF run LF number LF method LF
 //                       path[?query] LF epoch LF hex(SHA-256(body)))
 //   answer  = HMAC(key, "yard-answer" LF version LF request's proof LF run LF status LF
@@ -36,7 +36,7 @@ std::string make_token(std::string_view root, std::string_view id);
 // Whose requests these are: what an instance keeps of its token.
 struct Speaker {
   std::string id;   // public
-  std::string key;  // 32 bytes; never written anywhere
+  std::string key;  // 32 bytes; never written anywhere, nor made from what the server writes
 };
 // kInvalidArgument for what make_token() has not made; the message does not hold the text.
 Result<Speaker> speaker_of(std::string_view token);
@@ -58,7 +58,7 @@ struct Asked {
   std::string_view method;
   std::string_view target;  // path and query, as on the wire
   std::string_view epoch;   // kEpochHeader's value; empty without one
-  std::string_view body;
+  std::string body_hash;    // sha256_hex() of the body
 };
 std::string prove_request(std::string_view key, const Claim& claim, const Asked& asked);
 

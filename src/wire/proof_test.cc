@@ -24,7 +24,8 @@ Claim claim() {
 }
 
 Asked asked() {
-  return {.method = "POST", .target = "/yard/v1/reports", .epoch = "2", .body = "[]"};
+  return {
+      .method = "POST", .target = "/yard/v1/reports", .epoch = "2", .body_hash = sha256_hex("[]")};
 }
 
 std::string proof_of(const Claim& of, const Asked& what) {
@@ -36,7 +37,14 @@ TEST(Token, IsMadeAgainFromItsIdAndTheRoot) {
   EXPECT_NE(make_token("other", kId), kToken);
   EXPECT_NE(make_token("root", std::string(32, 'b')).substr(33), kToken.substr(33));
   EXPECT_EQ(speaker_of(kToken)->id, kId);
-  EXPECT_EQ(speaker_of(kToken)->key, hash_of(HashKind::kSha256, kToken));
+  EXPECT_EQ(speaker_of(kToken)->key, hmac_sha256(kToken, "yard-instance-key"));
+}
+
+// The server's database keeps hex(SHA-256(token)): who reads that cannot prove anything.
+TEST(Token, HasAKeyThatItsHashDoesNotGive) {
+  const std::string key = speaker_of(kToken)->key;
+  EXPECT_NE(key, hash_of(HashKind::kSha256, kToken));
+  EXPECT_NE(to_hex(key), sha256_hex(kToken));
 }
 
 TEST(Token, OfAnotherFormIsRefusedAndNotNamed) {
@@ -52,7 +60,7 @@ TEST(Token, OfAnotherFormIsRefusedAndNotNamed) {
 
 // By hand, after docs/wire.md, so that both ends cannot change it together by accident.
 TEST(Proof, IsTheDocumentedOne) {
-  const std::string key = hash_of(HashKind::kSha256, kToken);
+  const std::string key = hmac_sha256(kToken, "yard-instance-key");
   const std::string request =
       to_hex(hmac_sha256(key, "yard-request\n2\n" + kId + "\n" + kRun +
                                   "\n7\nPOST\n/yard/v1/reports\n2\n" + sha256_hex("[]")));
@@ -83,7 +91,7 @@ TEST(Proof, CoversEveryPartOfARequest) {
   EXPECT_TRUE(with_asked([](Asked& a) { a.target = "/yard/v1/reports?after=1"; }));
   EXPECT_TRUE(with_asked([](Asked& a) { a.epoch = "3"; }));
   EXPECT_TRUE(with_asked([](Asked& a) { a.epoch = ""; }));
-  EXPECT_TRUE(with_asked([](Asked& a) { a.body = "[1]"; }));
+  EXPECT_TRUE(with_asked([](Asked& a) { a.body_hash = sha256_hex("[1]"); }));
   const std::string other_key = speaker_of(make_token("other", kId))->key;
   EXPECT_TRUE(proofs.insert(prove_request(other_key, claim(), asked())).second);
 }

@@ -90,9 +90,11 @@ bool ServerLink::believe(const std::string& run, const std::string& asked) {
 Result<http::Response> ServerLink::ask(http::ClientRequest request, const std::string& target) {
   wire::Claim claim = next_claim();
   const std::string epoch = epoch_ ? std::to_string(*epoch_) : "";
-  claim.proof = wire::prove_request(
-      speaker_.key, claim,
-      {.method = request.method, .target = target, .epoch = epoch, .body = request.body});
+  claim.proof = wire::prove_request(speaker_.key, claim,
+                                    {.method = request.method,
+                                     .target = target,
+                                     .epoch = epoch,
+                                     .body_hash = sha256_hex(request.body)});
   request.headers.set("Authorization", wire::to_header(claim));
   request.headers.set(wire::kProtocolHeader, std::to_string(wire::kProtocolVersion));
   if (epoch_) {
@@ -118,6 +120,8 @@ Result<json> ServerLink::call(http::ClientRequest request) {
   const std::string target = request.url;
   const std::string what = request.method + " " + target;
   request.url = server_ + target;
+  // A false server may hold a connection until the real one is back, and pass on what is said.
+  request.keep = false;
   Result<http::Response> asked = ask(request, target);
   if (!asked && asked.error().subject == kRun) {
     asked = ask(std::move(request), target);

@@ -76,6 +76,18 @@ TEST_F(ServerLinkTest, NumbersTheRequestsOfAllAttempts) {
   EXPECT_EQ(peer.claims[2].number, 3U);
 }
 
+// Whoever had the address before may hold a connection and pass on what the server says.
+TEST_F(ServerLinkTest, UsesNoConnectionAgain) {
+  (void)link.assignment();
+  (void)link.commands(0, {});
+  (void)link.credentials();
+  ASSERT_TRUE(link.report("[]", {}));
+  ASSERT_EQ(peer.requests.size(), 4U);
+  for (const http::ClientRequest& request : peer.requests) {
+    EXPECT_FALSE(request.keep) << request.url;
+  }
+}
+
 TEST_F(ServerLinkTest, DoesNotBelieveAnAlteredAnswer) {
   expect_unproven([](const wire::Claim& claim) {
     http::Response response = proven_answer(claim, acknowledging(7));

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "http/message.h"
 #include "wire/messages.h"
@@ -28,9 +29,11 @@ inline const std::string kTestRun(32, '1');
 inline Result<wire::Claim> proven_claim(const std::string& method, const std::string& target,
                                         const http::Headers& headers, const std::string& body) {
   YARD_TRY(wire::Claim claim, wire::claim_from_header(headers.get("Authorization")));
-  const std::string proof = wire::prove_request(
-      test_speaker().key, claim,
-      {.method = method, .target = target, .epoch = headers.get(wire::kEpochHeader), .body = body});
+  const std::string proof = wire::prove_request(test_speaker().key, claim,
+                                                {.method = method,
+                                                 .target = target,
+                                                 .epoch = headers.get(wire::kEpochHeader),
+                                                 .body_hash = sha256_hex(body)});
   if (claim.id != test_speaker().id || proof != claim.proof) {
     return Error{Code::kDenied, "no proof"};
   }

@@ -39,6 +39,7 @@ class FixedClock final : public Clock {
 struct Answer {
   bool given = false;
   http::Response response;
+  std::size_t most_read = 0;  // the largest piece of the body that was asked for
 
   nlohmann::json json() const { return nlohmann::json::parse(response.body, nullptr, false); }
   std::string header(std::string_view name) const {
@@ -54,6 +55,7 @@ class FakeExchange final : public http::Exchange {
   const http::Request& request() const override { return request_; }
   std::optional<std::uint64_t> body_length() const override { return body_.size(); }
   Result<std::size_t> read_body(std::span<std::byte> out) override {
+    answer_->most_read = std::max(answer_->most_read, out.size());
     const std::size_t count = std::min(out.size(), body_.size() - read_);
     std::memcpy(out.data(), body_.data() + read_, count);
     read_ += count;
@@ -105,6 +107,10 @@ class FakeControl final : public control::Control {
             .user_id = "AIDAEXAMPLE"};
   }
   std::string instance_token(std::string_view id) override { return wire::make_token("root", id); }
+  Result<void> knows(const control::InstanceCaller& caller) override {
+    return is_known(caller) ? Result<void>()
+                            : Error{Code::kDenied, "the token is not known", "token"};
+  }
   Result<void> hear(const control::InstanceCaller& caller, std::uint64_t number) override {
     YARD_TRY(for_caller(caller, {}));
     return heard.insert(number).second
