@@ -122,7 +122,7 @@ struct SharedMemoryWorld {
              heaps[static_cast<std::size_t>(rank)]->make(bytes));
     for (std::size_t peer = 0; peer < heaps.size(); ++peer) {
       if (peer != static_cast<std::size_t>(rank)) {
-        heaps[peer]->add_peers(rank, made.heap, Fd(fcntl(made.fd, F_DUPFD_CLOEXEC, 0)));
+        YARD_TRY(heaps[peer]->add_peers(rank, made.heap, Fd(fcntl(made.fd, F_DUPFD_CLOEXEC, 0))));
       }
     }
     return std::shared_ptr<std::byte[]>(made.memory, made.memory->bytes().data());

@@ -211,8 +211,7 @@ std::shared_ptr<WatchedBoard> Assembly::make_board() {
   parts.up = std::move(joined_.up);
   parts.down = std::move(joined_.down);
   parts.map = [memory = memory_](std::int32_t owner, std::uint64_t id, std::uint64_t, Fd fd) {
-    memory->heaps.add_peers(owner, id, std::move(fd));
-    return Result<void>();
+    return memory->heaps.add_peers(owner, id, std::move(fd));
   };
   parts.unmap = [memory = memory_](std::int32_t owner, std::uint64_t id) {
     memory->heaps.forget_peers(owner, id);

@@ -45,10 +45,11 @@ Result<void> Executor::perform(const Task& task, const Plan& plan) {
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
     scratch_bytes_ = scratch;
   }
-  if (!walk(plan) || !settle()) {
-    return fault_.error();
+  const bool is_done = walk(plan) && settle();
+  if (plan.schedule.windows) {
+    transport_.unmap();
   }
-  return {};
+  return is_done ? Result<void>() : fault_.error();
 }
 
 // Piece k of a step of level l is performed at time k * stride + l: at each time, pieces upwards,
@@ -293,6 +294,9 @@ Result<bool> Executor::meet(const Task& task) {
         return fault_.error();
       }
     }
+  }
+  if (!is_open) {
+    transport_.unmap();
   }
   return is_open;
 }

@@ -93,6 +93,8 @@ class Transport {
   // windows in messages.
   virtual Window window_of(std::span<const std::byte> bytes) const = 0;
   virtual std::byte* map(std::int32_t peer, Window window) = 0;
+  // What map() gave is used no more; until then it stays mapped.
+  virtual void unmap() {}
 
   // The store instruction that suits messages of this size, measured.
   virtual bool prefers_non_temporal(std::size_t bytes) const = 0;

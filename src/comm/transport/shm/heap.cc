@@ -21,9 +21,13 @@ void HeapRegistry::forget(std::uint64_t heap) {
   std::erase_if(own_, [&](const auto& entry) { return entry.second.heap == heap; });
 }
 
-void HeapRegistry::add_peers(std::int32_t peer, std::uint64_t heap, Fd fd) {
+Result<void> HeapRegistry::add_peers(std::int32_t peer, std::uint64_t heap, Fd fd) {
+  YARD_TRY(SharedMemory mapped, SharedMemory::map(std::move(fd)));
+  mapped.close_fd();
   const MutexLock lock(mutex_);
-  peers_.insert_or_assign({peer, heap}, Peers{.fd = std::move(fd), .memory = nullptr});
+  peers_.insert_or_assign({peer, heap},
+                          Peers{.memory = std::make_shared<SharedMemory>(std::move(mapped))});
+  return {};
 }
 
 void HeapRegistry::forget_peers(std::int32_t peer, std::uint64_t heap) {
@@ -46,26 +50,22 @@ Window HeapRegistry::window_of(std::span<const std::byte> bytes) const {
   return {.heap = made.heap, .offset = offset};
 }
 
-std::byte* HeapRegistry::map(std::int32_t peer, Window window, std::size_t bytes) {
+std::shared_ptr<std::byte> HeapRegistry::map(std::int32_t peer, Window window, std::size_t bytes) {
   const MutexLock lock(mutex_);
   const auto found = peers_.find({peer, window.heap});
   if (found == peers_.end()) {
     return nullptr;
   }
   Peers& heap = found->second;
-  if (heap.memory == nullptr) {
-    Result<SharedMemory> mapped = SharedMemory::map(std::move(heap.fd));
-    if (!mapped) {
-      return nullptr;
-    }
-    mapped->close_fd();
+  if (!heap.is_present) {
     // An operation uses all of a heap sooner or later: one call instead of a fault for every page.
-    mapped->populate();
-    heap.memory = std::make_unique<SharedMemory>(std::move(*mapped));
+    heap.memory->populate();
+    heap.is_present = true;
   }
   const std::span<std::byte> memory = heap.memory->bytes();
   const bool is_inside = window.offset <= memory.size() && bytes <= memory.size() - window.offset;
-  return is_inside ? memory.data() + window.offset : nullptr;
+  return is_inside ? std::shared_ptr<std::byte>(heap.memory, memory.data() + window.offset)
+                   : nullptr;
 }
 
 }  // namespace trainyard::comm

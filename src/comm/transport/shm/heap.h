@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers that the ranks of a host map into each other: a heap is one allocation, made by one rank,
-// mapped by the others when they first need it. The registry of a communicator knows which heaps
-// there are; the control part passes their descriptors and tells it (from its own thread), the
-// transport asks it.
+// Buffers that the ranks of a host map into each other: a heap is one allocation, made by one rank
+// and mapped by the others. The registry of a communicator knows which heaps there are; the control
+// part passes their descriptors and tells it (from its own thread), the transports ask it.
 #pragma once
 
 #include <atomic>
@@ -35,20 +34,21 @@ class HeapRegistry {
   // After that no operation finds it. The memory stays as long as someone holds it.
   void forget(std::uint64_t heap);
 
-  // A heap of the rank `peer`, not yet mapped; replaces one of the same number.
-  void add_peers(std::int32_t peer, std::uint64_t heap, Fd fd);
-  // Unmaps it: the peer has said that it uses it no more.
+  // Maps a heap of the rank `peer`; replaces one of the same number. kInvalidArgument when it is no
+  // memory of a fixed size, kExhausted when it cannot be mapped.
+  Result<void> add_peers(std::int32_t peer, std::uint64_t heap, Fd fd);
+  // The peer has said that it uses it no more: unmapped once nobody here holds any of it.
   void forget_peers(std::int32_t peer, std::uint64_t heap);
 
-  // As Transport says. map() gives null while the heap is not known, for a window outside of it,
-  // and when it cannot be mapped. The address is valid until forget_peers.
-  Window window_of(std::span<const std::byte> bytes) const;
-  std::byte* map(std::int32_t peer, Window window, std::size_t bytes);
+  Window window_of(std::span<const std::byte> bytes) const;  // as Transport says
+  // Null while the heap is not known, and for a window outside of it. Whoever holds the address
+  // keeps the memory mapped, for its owner may forget it while others are still at it.
+  std::shared_ptr<std::byte> map(std::int32_t peer, Window window, std::size_t bytes);
 
  private:
   struct Peers {
-    Fd fd;  // until it is mapped
-    std::unique_ptr<SharedMemory> memory;
+    std::shared_ptr<SharedMemory> memory;
+    bool is_present = false;  // its pages are
   };
 
   mutable Mutex mutex_;

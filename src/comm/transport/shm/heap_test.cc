@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/shm/heap.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace trainyard::comm {
@@ -46,8 +48,8 @@ TEST(HeapRegistry, MapsTheHeapOfAPeerInsideItsBounds) {
   HeapRegistry user;
   const HeapRegistry::Made made = *owner.make(8192);
   EXPECT_EQ(user.map(3, {.heap = made.heap, .offset = 0}, 1), nullptr);
-  user.add_peers(3, made.heap, Fd(dup(made.fd)));
-  std::byte* const seen = user.map(3, {.heap = made.heap, .offset = 4000}, 4192);
+  ASSERT_TRUE(user.add_peers(3, made.heap, Fd(dup(made.fd))));
+  const std::shared_ptr<std::byte> seen = user.map(3, {.heap = made.heap, .offset = 4000}, 4192);
   ASSERT_NE(seen, nullptr);
   *seen = std::byte{9};
   EXPECT_EQ(made.memory->bytes()[4000], std::byte{9});
@@ -56,20 +58,39 @@ TEST(HeapRegistry, MapsTheHeapOfAPeerInsideItsBounds) {
   EXPECT_EQ(user.map(2, {.heap = made.heap, .offset = 0}, 1), nullptr);
 }
 
-TEST(HeapRegistry, GivesNothingForAPeersHeapThatCannotBeMapped) {
+TEST(HeapRegistry, RefusesAPeersHeapThatCannotBeMapped) {
   HeapRegistry user;
-  user.add_peers(0, 1, Fd());
+  EXPECT_EQ(user.add_peers(0, 1, Fd()).error().code, Code::kInvalidArgument);
   EXPECT_EQ(user.map(0, {.heap = 1, .offset = 0}, 1), nullptr);
 }
 
-TEST(HeapRegistry, UnmapsWhatThePeerNoLongerUses) {
+TEST(HeapRegistry, HoldsNoDescriptorOfAPeersHeap) {
   HeapRegistry owner;
   HeapRegistry user;
   const HeapRegistry::Made made = *owner.make(4096);
-  user.add_peers(0, made.heap, Fd(dup(made.fd)));
-  ASSERT_NE(user.map(0, {.heap = made.heap, .offset = 0}, 1), nullptr);
+  const int fd = dup(made.fd);
+  ASSERT_TRUE(user.add_peers(0, made.heap, Fd(fd)));
+  EXPECT_EQ(fcntl(fd, F_GETFD), -1);
+}
+
+bool is_mapped(const std::byte* address) {
+  unsigned char is_present = 0;
+  return mincore(const_cast<std::byte*>(address), 1, &is_present) == 0;
+}
+
+TEST(HeapRegistry, UnmapsWhatThePeerNoLongerUsesOnceNobodyHoldsIt) {
+  HeapRegistry owner;
+  HeapRegistry user;
+  const HeapRegistry::Made made = *owner.make(4096);
+  ASSERT_TRUE(user.add_peers(0, made.heap, Fd(dup(made.fd))));
+  std::shared_ptr<std::byte> seen = user.map(0, {.heap = made.heap, .offset = 0}, 1);
+  ASSERT_NE(seen, nullptr);
   user.forget_peers(0, made.heap);
   EXPECT_EQ(user.map(0, {.heap = made.heap, .offset = 0}, 1), nullptr);
+  const std::byte* const address = seen.get();
+  EXPECT_TRUE(is_mapped(address));
+  seen.reset();
+  EXPECT_FALSE(is_mapped(address));
 }
 
 }  // namespace

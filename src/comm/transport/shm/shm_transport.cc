@@ -218,7 +218,10 @@ std::span<const std::byte> ShmTransport::payload_of(Peer& peer, std::int32_t ran
       break;
     case Place::kHeap:
       // Its descriptor may come later than the message: until then there is none.
-      return {heaps_.map(rank, entry.where, entry.length), entry.length};
+      if (peer.held == nullptr) {
+        peer.held = heaps_.map(rank, entry.where, entry.length);
+      }
+      return {peer.held.get(), entry.length};
   }
   fault_.raise({Code::kCorrupt, fmt::format("a message of rank {} points outside of its memory, "
                                             "to {} bytes at {}",
@@ -245,6 +248,7 @@ const Inbound* ShmTransport::try_receive(std::int32_t peer, std::span<std::byte>
 void ShmTransport::release(std::int32_t peer) {
   Peer& from = peer_of(peer);
   from.in.pop();
+  from.held.reset();
   from.bell->ring_sleeper(Doorbell::kRoom, segment_->has_fences());
 }
 
@@ -253,7 +257,12 @@ Window ShmTransport::window_of(std::span<const std::byte> bytes) const {
 }
 
 std::byte* ShmTransport::map(std::int32_t peer, Window window) {
-  return heaps_.map(peer, window, 1);
+  std::shared_ptr<std::byte> there = heaps_.map(peer, window, 1);
+  std::byte* const address = there.get();
+  if (address != nullptr) {
+    lent_.push_back(std::move(there));
+  }
+  return address;
 }
 
 bool ShmTransport::prefers_non_temporal(std::size_t bytes) const {

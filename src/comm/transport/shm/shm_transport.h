@@ -69,6 +69,7 @@ class ShmTransport final : public Transport {
   bool flush() override { return true; }
   Window window_of(std::span<const std::byte> bytes) const override;
   std::byte* map(std::int32_t peer, Window window) override;
+  void unmap() override { lent_.clear(); }
   bool prefers_non_temporal(std::size_t bytes) const override;
 
  private:
@@ -78,7 +79,8 @@ class ShmTransport final : public Transport {
     Doorbell* bell;
     std::span<std::byte> pool;
     Inbound inbound = {};
-    bool is_watched = false;  // asked for a message in vain since the last wait()
+    std::shared_ptr<std::byte> held = {};  // the payload in a heap, until it is released
+    bool is_watched = false;               // asked for a message in vain since the last wait()
   };
   struct Reserved {
     Place place = Place::kEntry;
@@ -122,6 +124,7 @@ class ShmTransport final : public Transport {
   Reserved reserved_;
   alignas(64) std::array<std::byte, Entry::kBodyBytes> small_payload_ = {};
   Pending in_place_;
+  std::vector<std::shared_ptr<std::byte>> lent_;  // by map()
   Ticket last_ticket_ = 0;
   std::vector<std::uint32_t> watched_;
   bool wants_room_ = false;  // something was refused for want of room since the last wait()

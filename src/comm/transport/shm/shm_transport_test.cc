@@ -149,7 +149,7 @@ TEST(ShmTransport, TakesBackWhatWasReservedAndNotPublished) {
 // `bytes` of a new heap of rank 0, which rank 1 knows, too.
 std::span<std::byte> shared_buffer(ShmRanks& ranks, std::size_t bytes) {
   const HeapRegistry::Made made = *ranks.heaps(0).make(bytes);
-  ranks.heaps(1).add_peers(0, made.heap, Fd(dup(made.fd)));
+  EXPECT_TRUE(ranks.heaps(1).add_peers(0, made.heap, Fd(dup(made.fd))));
   return made.memory->bytes();
 }
 
@@ -173,7 +173,7 @@ TEST(ShmTransport, HoldsAMessageUntilItsHeapIsKnown) {
   Ticket ticket = 0;
   ASSERT_TRUE(ranks[0].try_send_in_place(to, label_of(0), made.memory->bytes(), &ticket));
   EXPECT_EQ(ranks[1].try_receive(0, {}), nullptr);
-  ranks.heaps(1).add_peers(0, made.heap, Fd(dup(made.fd)));
+  ASSERT_TRUE(ranks.heaps(1).add_peers(0, made.heap, Fd(dup(made.fd))));
   EXPECT_TRUE(gets(ranks[1], 0, 8192, 0));
 }
 
@@ -191,6 +191,26 @@ TEST(ShmTransport, MapsAWindowOfAPeer) {
   ASSERT_NE(seen, nullptr);
   *seen = std::byte{42};
   EXPECT_EQ(buffer[50'000], std::byte{42});
+}
+
+// The owner ends a buffer while a peer reads and writes it.
+TEST(ShmTransport, KeepsMappedWhatIsInUse) {
+  ShmRanks ranks(2);
+  const std::vector<std::int32_t> to = {1};
+  const std::span<std::byte> buffer = shared_buffer(ranks, 100'000);
+  const Window window = ranks[0].window_of(buffer);
+  std::byte* const seen = ranks[1].map(0, window);
+  Ticket ticket = 0;
+  ASSERT_TRUE(ranks[0].try_send_in_place(to, label_of(1), buffer, &ticket));
+  const Inbound* const inbound = ranks[1].try_receive(0, {});
+  ASSERT_NE(inbound, nullptr);
+  ranks.heaps(1).forget_peers(0, window.heap);
+  *seen = std::byte{7};
+  EXPECT_EQ(inbound->bytes[0], std::byte{7});
+  ranks[1].unmap();
+  EXPECT_EQ(inbound->bytes[0], std::byte{7});
+  ranks[1].release(0);
+  EXPECT_EQ(ranks[1].map(0, window), nullptr);
 }
 
 TEST(ShmTransport, RaisesAFaultForAMessageThatPointsOutsideOfThePool) {
