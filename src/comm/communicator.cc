@@ -53,7 +53,8 @@ struct Communicator::State {
                        {.name = parts.name,
                         .rank = parts.world.rank,
                         .size = parts.world.size,
-                        .timeout = parts.timeout}),
+                        .timeout = parts.timeout,
+                        .board = parts.board.get()}),
         queue(collectives, *parts.fault, parts.name) {}
 
   Parts parts;
@@ -63,13 +64,19 @@ struct Communicator::State {
 };
 
 std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
+  const auto record_of = [](const Parts& from) {
+    return from.recorder->to_json_lines() + from.point_to_point_recorder->to_json_lines();
+  };
   auto state = std::make_unique<State>(std::move(parts));
   Parts& own = state->parts;
-  own.fault->on_raise([&own](const Error& error) {
+  own.fault->on_raise([&own, record_of](const Error& error) {
     own.collectives->wake();
     own.point_to_point->wake();
     if (own.spread) {
       own.spread(error);
+    }
+    if (own.dump) {
+      own.dump(error, record_of(own));
     }
   });
   return std::unique_ptr<Communicator>(new Communicator(std::move(state)));
@@ -124,6 +131,15 @@ void Communicator::abort(const std::string& reason) {
 std::optional<Error> Communicator::fault() const {
   const Fault& fault = *state_->parts.fault;
   return fault.is_raised() ? std::optional(fault.error()) : std::nullopt;
+}
+
+Result<Work> Communicator::agree(const Signature& signature, std::uint64_t bytes,
+                                 std::chrono::milliseconds timeout) {
+  Operation operation;
+  operation.timeout = timeout;
+  Checked checked{.request = {.kind = OpKind::kBarrier}, .signature = signature, .bytes = bytes};
+  YARD_TRY(auto work, state_->queue.issue(std::move(operation), std::move(checked)));
+  return Work(std::move(work));
 }
 
 Result<std::uint64_t> Communicator::begin_elsewhere(const Signature& signature,

@@ -115,9 +115,14 @@ class Communicator {
 
   // For an operation that something else performs, as a backend that is wrapped: it takes the next
   // number of the collectives, is recorded, shown to the other ranks and compared with theirs.
-  // Called like issue(); the error of the fault when there is one.
+  // Called like issue(); the error of the fault when there is one. agree() also waits for all ranks
+  // to be there with the same signature, as a barrier does, before the operation is begun: for what
+  // does not survive a disagreement. begin_elsewhere() does not wait, and a disagreement is noticed
+  // within a second.
+  Result<Work> agree(const Signature& signature, std::uint64_t bytes,
+                     std::chrono::milliseconds timeout);
   Result<std::uint64_t> begin_elsewhere(const Signature& signature, std::uint64_t bytes);
-  // Once for each number, from any thread.
+  // Once for each number of the two, from any thread.
   void end_elsewhere(std::uint64_t sequence, bool is_complete);
   // It has taken longer than `timeout`: ends the communicator on all ranks, and says who has not
   // begun it, as far as is known.

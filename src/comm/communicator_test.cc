@@ -66,11 +66,13 @@ Result<void> sum(Communicator& communicator, std::vector<float>& values) {
                            .algorithm = {}});
 }
 
+std::string name_of_arrangement(std::size_t index) {
+  return std::vector<std::string>{"One", "Two", "Own"}[index];
+}
+
 class CreateTest : public ::testing::TestWithParam<HostOf> {};
 INSTANTIATE_TEST_SUITE_P(Hosts, CreateTest, ::testing::Values(one_host, two_hosts, own_hosts),
-                         [](const auto& info) {
-                           return std::vector<std::string>{"One", "Two", "Own"}[info.index];
-                         });
+                         [](const auto& info) { return name_of_arrangement(info.index); });
 
 TEST_P(CreateTest, SumsOverAllRanks) {
   run_world(5, GetParam(), [](Communicator& communicator) {

@@ -132,6 +132,16 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+// Numbers from another language may be none of ours.
+Result<void> check_enums(const yard_operation& from) {
+  if (from.kind < YARD_BARRIER || from.kind > YARD_RECEIVE || from.dtype < YARD_F32 ||
+      from.dtype > YARD_BOOL || from.reduce < YARD_NONE || from.reduce > YARD_BIT_XOR) {
+    return Error{Code::kInvalidArgument,
+                 "an operation has a kind, dtype or reduction that this library does not know"};
+  }
+  return {};
+}
+
 Operation operation_of(const yard_operation& from) {
   Operation operation{
       .kind = static_cast<OpKind>(from.kind),
@@ -192,6 +202,9 @@ void yard_comm_free(yard_comm* comm) {
 
 int yard_comm_issue(yard_comm* comm, const yard_operation* operation, yard_work** work,
                     char** error) {
+  if (const auto checked = check_enums(*operation); !checked) {
+    return report(checked.error(), error);
+  }
   auto issued = comm->own->issue(operation_of(*operation));
   if (!issued) {
     return report(issued.error(), error);
@@ -201,6 +214,9 @@ int yard_comm_issue(yard_comm* comm, const yard_operation* operation, yard_work*
 }
 
 int yard_comm_run(yard_comm* comm, const yard_operation* operation, char** error) {
+  if (const auto checked = check_enums(*operation); !checked) {
+    return report(checked.error(), error);
+  }
   const auto done = comm->own->run(operation_of(*operation));
   return done ? YARD_OK : report(done.error(), error);
 }
@@ -251,6 +267,17 @@ void yard_comm_abort(yard_comm* comm, const char* reason) {
 int yard_comm_fault(const yard_comm* comm, char** error) {
   const auto fault = comm->own->fault();
   return fault ? report(*fault, error) : YARD_OK;
+}
+
+int yard_comm_agree(yard_comm* comm, const yard_elsewhere* operation, int64_t timeout_ms,
+                    yard_work** work, char** error) {
+  auto issued = comm->own->agree(signature_of(*operation), operation->bytes,
+                                 std::chrono::milliseconds(timeout_ms));
+  if (!issued) {
+    return report(issued.error(), error);
+  }
+  *work = new yard_work{std::move(*issued)};
+  return YARD_OK;
 }
 
 int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* sequence,

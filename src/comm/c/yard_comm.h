@@ -165,6 +165,9 @@ typedef struct yard_elsewhere {
   uint64_t count; /* elements */
   uint64_t bytes;
 } yard_elsewhere;
+/* The work is done when all ranks are there with the same. */
+YARD_API int yard_comm_agree(yard_comm* comm, const yard_elsewhere* operation, int64_t timeout_ms,
+                             yard_work** work, char** error);
 YARD_API int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* sequence,
                              char** error);
 YARD_API void yard_comm_end(yard_comm* comm, uint64_t sequence, int is_complete);
