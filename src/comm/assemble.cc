@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "comm/communicator.h"
+#include "comm/health/dump.h"
 #include "comm/health/standing.h"
 #include "comm/health/watchdog.h"
 #include "comm/rendezvous/interfaces.h"
@@ -200,6 +201,8 @@ Result<void> Assembly::make_recorders() {
            Recorder::create(options_.name, options_.rank, place.empty() ? nullptr : &place));
   YARD_TRY(parts_.point_to_point_recorder,
            Recorder::create(options_.name + ".p2p", options_.rank, nullptr));
+  parts_.dump = [dump = FlightDump{.name = options_.name, .rank = options_.rank, .folder = place}](
+                    const Error& fault, const std::string& record) { dump.write(fault, record); };
   return {};
 }
 

@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/fd.h"
+#include "comm/health/names.h"
 #include "comm/health/ticks.h"
 
 namespace trainyard::comm {
@@ -63,15 +63,6 @@ std::int64_t steady_us() {
       .count();
 }
 
-// A name as a part of a file's name.
-std::string as_file_name(std::string_view name) {
-  std::string text(name);
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return c == '/' || c == '\0' || static_cast<unsigned char>(c) < ' '; }, '_');
-  return text;
-}
-
 }  // namespace
 
 // Zero bytes are its valid first state, so a fresh mapping is one.
@@ -91,16 +82,15 @@ struct Recorder::Shared {
 Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& name, std::int32_t rank,
                                                    const Path* folder) {
   std::unique_ptr<Recorder> recorder(new Recorder(rank));
-  Fd fd;
   if (folder != nullptr) {
-    recorder->file_ = *folder / fmt::format("rank-{}.{}", rank, as_file_name(name));
-    YARD_TRY(fd, open_file(recorder->file_, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644));
-    if (ftruncate(fd.get(), sizeof(Shared)) != 0) {
-      return errno_error("make the flight record " + recorder->file_.string(), errno);
-    }
+    const std::string file = fmt::format("rank-{}.{}", rank, as_file_name(name));
+    YARD_TRY(StatusFile made, StatusFile::make(*folder / file, sizeof(Shared)));
+    recorder->file_.emplace(std::move(made));
   }
-  const int flags = fd.is_open() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, flags, fd.get(), 0);
+  const bool is_shared = recorder->file_.has_value();
+  const int flags = is_shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, flags,
+                      is_shared ? recorder->file_->fd() : -1, 0);
   if (memory == MAP_FAILED) {
     return errno_error("map the flight record", errno);
   }
@@ -113,11 +103,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& name, std:
   return recorder;
 }
 
-Recorder::~Recorder() {
-  if (!file_.empty()) {
-    unlink(file_.c_str());
-  }
-}
+Recorder::~Recorder() = default;
 
 void Recorder::issued(std::uint64_t sequence, const Signature& signature, std::uint64_t bytes) {
   Entry& entry = shared_->of(sequence);

@@ -2,17 +2,20 @@
 // The flight recorder: the last 4,096 operations of a rank, each with its state and times. Written
 // by the threads that issue and run operations, without locks; read by anyone at any time, also by
 // other processes when it lies in a file (the health view of an instance reads the last started and
-// the last completed sequence numbers). Dumped as JSON lines on a fault and on SIGUSR2.
+// the last completed sequence numbers). Written out as JSON lines on a fault (dump.h), and when the
+// face asks for it: on SIGUSR2, say.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
 #include "base/result.h"
+#include "comm/health/status_file.h"
 #include "comm/types.h"
 
 namespace trainyard::comm {
@@ -33,8 +36,8 @@ class Recorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  // In memory, or in the file `<folder>/rank-<rank>.<name>` that others may map, removed at a clean
-  // end.
+  // In memory, or in the file `<folder>/rank-<rank>.<name>` that others may map. It is removed at
+  // the end; that of a rank that was killed when another one of the folder ends or begins.
   static Result<std::unique_ptr<Recorder>> create(const std::string& name, std::int32_t rank,
                                                   const Path* folder);
   ~Recorder();
@@ -55,7 +58,7 @@ class Recorder {
   explicit Recorder(std::int32_t rank) : rank_(rank) {}
   std::int32_t rank_;
   std::unique_ptr<Shared, void (*)(Shared*)> shared_{nullptr, nullptr};
-  Path file_;
+  std::optional<StatusFile> file_;
 };
 
 // What another process sees in such a file. kCorrupt when it is none, or of another version.

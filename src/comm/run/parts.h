@@ -35,6 +35,8 @@ struct Communicator::Parts {
   std::function<Result<std::shared_ptr<std::byte[]>>(std::size_t)> allocate;
   // Tells the other ranks; called once, from any thread, must not block.
   std::function<void(const Error&)> spread;
+  // Writes the flight record down for people; called once, after `spread`.
+  std::function<void(const Error&, const std::string& record)> dump;
   std::shared_ptr<ProgressBoard> board;  // may be null; the watchdog
 };
 

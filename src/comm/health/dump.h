@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a fault leaves for people: the fault and the flight record of this rank. Into the file
+// `<folder>/flight-rank-<rank>.<name>.jsonl`, where there is a folder for the status: one JSON line
+// that says what happened, then the operations. Otherwise the fault and the last 16 operations go
+// to the log.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/file.h"
+#include "base/result.h"
+
+namespace trainyard::comm {
+
+struct FlightDump {
+  std::string name;  // of the communicator
+  std::int32_t rank = 0;
+  Path folder;  // empty: the log
+
+  // `record` is Recorder::to_json_lines(). What cannot be written is said in the log.
+  void write(const Error& fault, const std::string& record) const;
+};
+
+}  // namespace trainyard::comm

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/health/status_file.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace trainyard::comm {
+namespace {
+
+constexpr std::string_view kPrefix = "rank-";
+
+// Files in the making have a dot before their names.
+bool is_status_file(std::string_view name) {
+  return name.starts_with(kPrefix) ||
+         (name.starts_with('.') && name.substr(1).starts_with(kPrefix));
+}
+
+void remove_unowned(const Path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (!is_status_file(entry.path().filename().string())) {
+      continue;
+    }
+    const auto fd = open_file(entry.path(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (fd && ::flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlink(entry.path().c_str());
+    }
+  }
+}
+
+// A new file beside `path`, locked.
+Result<Fd> make_locked(std::string& name) {
+  Fd fd(::mkostemp(name.data(), O_CLOEXEC));
+  if (!fd.is_open() || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || ::fchmod(fd.get(), 0644) != 0) {
+    return errno_error("make the status file " + name, errno);
+  }
+  return fd;
+}
+
+}  // namespace
+
+Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
+  remove_unowned(path.parent_path());
+  // Twice, for somebody may take it for unowned in the moment before it is locked.
+  for (int left = 2; true; --left) {
+    std::string name = path.parent_path() / ("." + path.filename().string() + ".XXXXXX");
+    YARD_TRY(Fd fd, make_locked(name));
+    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
+        ::rename(name.c_str(), path.c_str()) == 0) {
+      return StatusFile(path, std::move(fd));
+    }
+    if (errno != ENOENT || left == 0) {
+      const int reason = errno;
+      ::unlink(name.c_str());
+      return errno_error("make the status file " + path.string(), reason);
+    }
+  }
+}
+
+StatusFile::~StatusFile() {
+  if (!fd_.is_open()) {
+    return;  // moved from
+  }
+  struct stat own {};
+  struct stat there {};
+  if (::fstat(fd_.get(), &own) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
+      own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
+    ::unlink(path_.c_str());
+  }
+  remove_unowned(path_.parent_path());
+}
+
+}  // namespace trainyard::comm

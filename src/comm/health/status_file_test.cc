@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/health/status_file.h"
+
+#include <optional>
+
+#include <gtest/gtest.h>
+
+namespace trainyard::comm {
+namespace {
+
+class StatusFileTest : public ::testing::Test {
+ protected:
+  Path place(const char* name) const { return folder_->path() / name; }
+  bool has(const char* name) const { return std::filesystem::exists(place(name)); }
+
+  Result<TempDir> folder_ = TempDir::make();
+};
+
+TEST_F(StatusFileTest, IsThereUntilItsEnd) {
+  {
+    const auto file = StatusFile::make(place("rank-0.world"), 4096);
+    ASSERT_TRUE(file);
+    EXPECT_EQ(std::filesystem::file_size(place("rank-0.world")), 4096U);
+  }
+  EXPECT_FALSE(has("rank-0.world"));
+}
+
+TEST_F(StatusFileTest, OfADeadProcessIsRemovedByTheNext) {
+  ASSERT_TRUE(write_file(place("rank-7.world"), "of a process that is gone"));
+  ASSERT_TRUE(write_file(place(".rank-7.world.abcdef"), "of one that was killed as it began"));
+  ASSERT_TRUE(write_file(place("flight-rank-7.world.jsonl"), "for people"));
+  const auto file = StatusFile::make(place("rank-0.world"), 1);
+  EXPECT_FALSE(has("rank-7.world"));
+  EXPECT_FALSE(has(".rank-7.world.abcdef"));
+  EXPECT_TRUE(has("flight-rank-7.world.jsonl"));
+}
+
+TEST_F(StatusFileTest, OfARankThatDiesMeanwhileIsRemovedByTheLast) {
+  std::optional<StatusFile> file(*StatusFile::make(place("rank-0.world"), 1));
+  ASSERT_TRUE(write_file(place("rank-1.world"), "of a process that is gone"));
+  file.reset();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->path()));
+}
+
+TEST_F(StatusFileTest, OfTheLivingStays) {
+  const auto first = StatusFile::make(place("rank-0.world"), 1);
+  { const auto second = StatusFile::make(place("rank-1.world"), 1); }
+  EXPECT_TRUE(has("rank-0.world"));
+}
+
+TEST_F(StatusFileTest, TheLatestOfANameStays) {
+  std::optional<StatusFile> first(*StatusFile::make(place("rank-0.world"), 1));
+  const auto second = StatusFile::make(place("rank-0.world"), 2);
+  first.reset();
+  EXPECT_EQ(std::filesystem::file_size(place("rank-0.world")), 2U);
+}
+
+TEST_F(StatusFileTest, NeedsItsFolder) {
+  const auto file = StatusFile::make(place("nowhere/rank-0.world"), 1);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace trainyard::comm
