@@ -30,6 +30,7 @@ struct WorldOptions {
   MemoryOptions memory = {};
   std::vector<std::int32_t> host = {};  // by rank; none: all on one
   comm::Choices choices = comm::default_choices();
+  std::shared_ptr<comm::ProgressBoard> board = nullptr;  // of all ranks
 };
 
 // Brings a fault of one rank to all, as the control connections of a real world do.
@@ -75,6 +76,7 @@ inline comm::Communicator::Parts common_parts(const WorldOptions& options, std::
   parts.recorder = comm::Recorder::create(options.name, rank, nullptr).value();
   parts.point_to_point_recorder = comm::Recorder::create(options.name, rank, nullptr).value();
   parts.choices = options.choices;
+  parts.board = options.board;
   hub->join(parts.fault.get());
   parts.spread = [hub](const Error& error) { hub->spread(error); };
   return parts;

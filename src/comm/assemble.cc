@@ -75,6 +75,7 @@ class WatchedBoard final : public ProgressBoard {
   std::optional<std::uint64_t> last_issued(std::int32_t rank) const override {
     return standing_->last_issued(rank);
   }
+  bool has_left(std::int32_t rank) const override { return standing_->has_left(rank); }
   Watchdog& watchdog() { return *watchdog_; }
 
  private:

@@ -23,6 +23,9 @@ class ProgressBoard {
 
   // The last collective that `rank` has issued, if that is known.
   virtual std::optional<std::uint64_t> last_issued(std::int32_t rank) const = 0;
+  // `rank` is known to have ended its communicator in order: it sends nothing after that, and what
+  // it sent before can be seen.
+  virtual bool has_left(std::int32_t /*rank*/) const { return false; }
 };
 
 }  // namespace trainyard::comm

@@ -29,6 +29,11 @@ std::optional<std::uint64_t> Standing::last_issued(std::int32_t rank) const {
   return board == nullptr ? std::nullopt : std::optional(board->issued());
 }
 
+bool Standing::has_left(std::int32_t rank) const {
+  const Board* board = board_of(rank);
+  return board != nullptr && board->has(Board::kLeft);
+}
+
 RankProgress Standing::of(std::int32_t rank) const {
   RankProgress progress{.rank = rank};
   const Board* board = board_of(rank);

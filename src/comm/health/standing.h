@@ -25,6 +25,7 @@ class Standing final : public ProgressBoard {
   void note_started(std::uint64_t sequence) override { own_->note_started(sequence); }
   void note_completed(std::uint64_t sequence) override { own_->note_completed(sequence); }
   std::optional<std::uint64_t> last_issued(std::int32_t rank) const override;
+  bool has_left(std::int32_t rank) const override;
 
   void leave() { own_->raise(Board::kLeft); }
   RankProgress of(std::int32_t rank) const;  // of this host

@@ -372,7 +372,8 @@ bool Executor::has_come(std::int32_t peer) {
   if (const Inbound* inbound = transport_.try_receive(peer, {}); inbound != nullptr) {
     return inbound->label.sequence >= sequence;
   }
-  return false;
+  // It may have nothing to send to this rank, or wait itself.
+  return setting_.board != nullptr && setting_.board->last_issued(peer).value_or(0) >= sequence;
 }
 
 void Executor::raise_deadline(std::int32_t peer) {

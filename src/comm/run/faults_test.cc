@@ -2,7 +2,10 @@
 // What ranks get when they disagree, when one does not come, when messages are lost, and when
 // somebody ends it all.
 #include <array>
+#include <atomic>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -187,6 +190,64 @@ TEST(TimeOut, NamesThoseWhoCameAndThoseWhoDidNot) {
               HasSubstr("operation 1 of 'world', all_reduce of 8 float32 (sum) (32 bytes), took "
                         "longer than 50 ms on rank "));
   EXPECT_THAT(errors[0].message, HasSubstr("not from: 2"));
+}
+
+// What a rank knows of others, as told by a test.
+struct KnownBoard final : ProgressBoard {
+  void note_issued(std::uint64_t, const Signature&) override {}
+  void note_started(std::uint64_t) override {}
+  void note_completed(std::uint64_t) override {}
+  std::optional<std::uint64_t> last_issued(std::int32_t rank) const override {
+    return rank == 1 ? std::optional<std::uint64_t>(1) : std::nullopt;
+  }
+  bool has_left(std::int32_t rank) const override { return rank == 1 && is_gone; }
+
+  std::atomic<bool> is_gone = false;
+};
+
+TEST(TimeOut, CountsThoseAsComeWhoHaveIssuedIt) {
+  LocalWorld world = make_local_communicators(
+      3, {.timeout = std::chrono::milliseconds(30), .board = std::make_shared<KnownBoard>()});
+  Floats values = {};
+  const auto done = world[0].run(sum_of(values));
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message, HasSubstr("heard in it from ranks: 1; not from: 2"));
+}
+
+Operation message(OpKind kind, std::int32_t peer, std::span<std::byte> bytes) {
+  Floats none = {};
+  Operation operation = sum_of(none);
+  operation.kind = kind;
+  operation.dtype = DType::kU8;
+  operation.reduce = ReduceOp::kNone;
+  operation.root = peer;
+  operation.input = kind == OpKind::kSend ? bytes : std::span<std::byte>();
+  operation.output = kind == OpKind::kSend ? std::span<std::byte>() : bytes;
+  return operation;
+}
+
+TEST(Leaving, EndsWhatWaitsForTheRank) {
+  for (const OpKind kind : {OpKind::kReceive, OpKind::kSend}) {
+    const auto board = std::make_shared<KnownBoard>();
+    LocalWorld world = make_local_communicators(2, {.board = board});
+    std::vector<std::byte> bytes(50'000);  // too many to go unasked
+    Work work = world[0].issue(message(kind, 1, bytes)).value();
+    board->is_gone = true;
+    const auto done = work.wait();
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, Code::kUnavailable);
+    EXPECT_THAT(done.error().message,
+                HasSubstr("on rank 0 of 'world' never ends: rank 1 has left"));
+  }
+}
+
+TEST(Leaving, LeavesWhatWasSentBefore) {
+  const auto board = std::make_shared<KnownBoard>();
+  LocalWorld world = make_local_communicators(2, {.board = board});
+  std::vector<std::byte> bytes(100);
+  ASSERT_TRUE(world[1].run(message(OpKind::kSend, 0, bytes)));
+  board->is_gone = true;
+  EXPECT_TRUE(world[0].run(message(OpKind::kReceive, 1, bytes)));
 }
 
 TEST(TimeOut, IsThatOfTheOperationWhenItHasOne) {

@@ -369,7 +369,27 @@ void Mailbox::for_each_open(const Each& each) const {
   }
 }
 
+// A rank that leaves has completed its own, and what it sent is there: so what is not there now
+// never comes.
+void Mailbox::check_left(std::int32_t rank) {
+  const Peer& from = peer(rank);
+  if (from.posted.empty() && from.asked.empty()) {
+    return;
+  }
+  if (setting_.board->has_left(rank) && transport_.try_receive(rank, {}) == nullptr) {
+    const Posted& one = from.posted.empty() ? from.asked.begin()->second : from.posted.front();
+    fault_.raise(Error{Code::kUnavailable,
+                       fmt::format("{} on rank {} of '{}' never ends: rank {} has left",
+                                   describe(*one.work), setting_.rank, setting_.name, rank)});
+  }
+}
+
 void Mailbox::check_deadlines(std::chrono::steady_clock::time_point now) {
+  for (std::int32_t rank = 0; rank < setting_.size && setting_.board != nullptr; ++rank) {
+    if (rank != setting_.rank) {
+      check_left(rank);
+    }
+  }
   for_each_open([&](const Posted& posted) {
     if (posted.deadline <= now) {
       const Work::State& work = *posted.work;

@@ -33,6 +33,7 @@
 
 #include "base/result.h"
 #include "comm/health/fault.h"
+#include "comm/health/progress.h"
 #include "comm/run/work.h"
 #include "comm/transport/transport.h"
 
@@ -48,6 +49,7 @@ class Mailbox {
     std::int32_t rank = 0;
     std::int32_t size = 1;
     std::chrono::milliseconds timeout = std::chrono::minutes(10);
+    const ProgressBoard* board = nullptr;  // may be null; outlives it
   };
   using WorkPtr = std::shared_ptr<Work::State>;
 
@@ -57,7 +59,8 @@ class Mailbox {
   void post(WorkPtr work, std::chrono::steady_clock::time_point issued);
   // Moves what can be moved; true when something did. A disagreement is raised in the Fault.
   bool drive();
-  // Raises kDeadline in the Fault for the first operation that is over its time.
+  // Raises kDeadline in the Fault for the first operation that is over its time, and kUnavailable
+  // for one that waits for a rank that has left.
   void check_deadlines(std::chrono::steady_clock::time_point now);
   // What was completed since the last call.
   std::vector<WorkPtr> take_done() { return std::exchange(done_, {}); }
@@ -115,6 +118,7 @@ class Mailbox {
   void finish(Posted& posted) { done_.push_back(std::move(posted.work)); }
   bool agrees(std::int32_t rank, const Work::State& work, const Signature& theirs);
   void give_back_credit(std::int32_t rank);
+  void check_left(std::int32_t rank);
   template <typename Each>
   void for_each_open(const Each& each) const;
 
