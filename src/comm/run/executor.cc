@@ -80,7 +80,7 @@ bool Executor::run_step(const Step& step, bool may_stay, std::uint64_t k, std::u
     piece.begin = step.length * k / pieces;
     piece.count = step.length * (k + 1) / pieces - piece.begin;
     piece.bytes = piece.count * element_;
-    if (piece.count == 0) {
+    if (piece.count == 0 && !step.always) {
       return true;  // sender and receiver leave it out
     }
   }

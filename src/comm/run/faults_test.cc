@@ -136,31 +136,37 @@ TEST(Disagreement, OfSequenceNumbers) {
   });
 }
 
-TEST(Disagreement, OfUnevenCountsShowsInTheNextOperation) {
+// Rank 0 sends `sent` elements to rank 1, which expects `wanted`.
+void expect_uneven_conflict(std::uint64_t sent, std::uint64_t wanted) {
   LocalWorld world = make_local_communicators(2);
-  testing::on_all_ranks(world, [](Communicator& communicator) {
+  testing::on_all_ranks(world, [&](Communicator& communicator) {
     Floats values = {};
-    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
     Operation operation = sum_of(values);
     operation.kind = OpKind::kAllToAll;
     operation.reduce = ReduceOp::kNone;
-    // Rank 0 sends two to rank 1, which expects one.
     const bool is_first = communicator.rank() == 0;
-    operation.counts = {1, is_first ? 2U : 1U};
-    operation.receive_counts = {1, 1};
-    operation.input = bytes.first(is_first ? 12 : 8);
-    operation.output = bytes.subspan(16, 8);
-    Result<void> done = communicator.run(operation);
-    if (done) {
-      done = communicator.run(sum_of(values));
-    }
+    operation.counts = is_first ? std::vector<std::uint64_t>{0, sent} : std::vector{0UL, 0UL};
+    operation.receive_counts =
+        is_first ? std::vector{0UL, 0UL} : std::vector<std::uint64_t>{wanted, 0};
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
+    operation.input = bytes.first(is_first ? sent * 4 : 0);
+    operation.output = bytes.last(is_first ? 0 : wanted * 4);
+    const Result<void> done = communicator.run(operation);
     // What rank 0 gets from rank 1 is right, so it may be through before it hears of it.
     if (!is_first) {
       ASSERT_FALSE(done);
       EXPECT_EQ(done.error().code, Code::kConflict);
-      EXPECT_THAT(done.error().message, HasSubstr("all_to_all of uneven counts of float32"));
+      EXPECT_THAT(done.error().message,
+                  HasSubstr("disagree in operation 1, all_to_all of uneven counts of float32"));
     }
   });
+}
+
+TEST(Disagreement, OfUnevenCounts) {
+  expect_uneven_conflict(2, 1);
+  expect_uneven_conflict(1, 2);
+  expect_uneven_conflict(0, 1);
+  expect_uneven_conflict(1, 0);
 }
 
 TEST(Disagreement, OfAlgorithms) {

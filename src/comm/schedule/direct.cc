@@ -127,7 +127,8 @@ void add_all_to_all(Mesh& mesh) {
 
 // Nobody knows the longest slice of all ranks, so slices are cut here: chunk c of each pair is sent
 // at level 2 c, spaced further, so that the pieces of a chunk are done before the next one's begin.
-// Of the longest elements a chunk has at most 64 pieces down to messages of 2 KiB.
+// Of the longest elements a chunk has at most 64 pieces down to messages of 2 KiB. All pieces of
+// the first chunk are sent, so that a rank that expects something and gets nothing does not wait.
 constexpr std::uint64_t kChunk = std::uint64_t{1} << 14;
 constexpr std::int32_t kChunkLevels = 64;
 
@@ -153,7 +154,7 @@ void add_uneven_all_to_all(Mesh& mesh) {
   const auto of = [](const std::vector<Slice>& slices, std::int32_t rank) {
     return slices[static_cast<std::size_t>(rank)];
   };
-  for (std::uint64_t c = 0; c * kChunk < longest; ++c) {
+  for (std::uint64_t c = 0; c == 0 || c * kChunk < longest; ++c) {
     const auto level = static_cast<std::int32_t>(c) * kChunkLevels;
     add(mesh.schedule, {.own = chunk_of(Region::kInput, of(out, mesh.world.rank), c),
                         .store = chunk_of(Region::kOutput, of(in, mesh.world.rank), c),
@@ -161,12 +162,14 @@ void add_uneven_all_to_all(Mesh& mesh) {
     for (std::int32_t d = 1; d < mesh.world.size; ++d) {
       add(mesh.schedule, {.own = chunk_of(Region::kInput, of(out, mesh.ahead(d)), c),
                           .to = {mesh.ahead(d)},
-                          .level = level});
+                          .level = level,
+                          .always = c == 0});
     }
     for (std::int32_t d = 1; d < mesh.world.size; ++d) {
       add(mesh.schedule, {.from = {mesh.behind(d)},
                           .store = chunk_of(Region::kOutput, of(in, mesh.behind(d)), c),
-                          .level = level + 1});
+                          .level = level + 1,
+                          .always = c == 0});
     }
   }
 }

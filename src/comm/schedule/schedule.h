@@ -11,7 +11,8 @@
 // Pieces. Every step's slice is cut into the same number K of near-equal pieces, so that transfers
 // overlap (a pipeline). Piece k of step s is performed at time k * stride + s.level; a rank
 // performs its pieces strictly in the order of (time, k, position in `steps`). A piece without
-// elements is left out, by sender and receiver; tokens are in schedules of one piece only. Messages
+// elements is left out, by sender and receiver, but of a step that is performed `always` (so that a
+// difference of what they expect shows); tokens are in schedules of one piece only. Messages
 // between two ranks are a FIFO, so a schedule keeps: a message sent at level l is received at level
 // l + 1, and those of one level in the order in which they are sent. Then the order of sends on
 // each channel is the order of receives, for every K. schedule/simulate.h checks it.
@@ -62,6 +63,7 @@ struct Step {
   std::int32_t level = 0;             // pipeline position, see above
   bool token = false;                 // empty messages that only say "I am here"
   bool finish = false;                // the result is final: kAverage divides here
+  bool always = false;                // also a piece without elements is a message
 
   bool operator==(const Step&) const = default;
 };

@@ -117,7 +117,9 @@ class Rehearsal {
   Slice piece(std::int32_t r, const Slice& slice) const {
     return piece_of(slice, turn_of(r).piece, pieces_[index(r)]);
   }
-  bool is_empty(std::int32_t r) const { return length_of(r) == 0 && !step_of(r).token; }
+  bool is_empty(std::int32_t r) const {
+    return length_of(r) == 0 && !step_of(r).token && !step_of(r).always;
+  }
 
   // What keeps `r` from its next turn.
   std::optional<Wait> wait_of(std::int32_t r) {

@@ -14,7 +14,7 @@ void add(Schedule& schedule, Step step) {
       step.length = slice->length;
     }
   }
-  if (step.length > 0 || step.token) {
+  if (step.length > 0 || step.token || step.always) {
     schedule.steps.push_back(std::move(step));
   }
 }
