@@ -94,17 +94,26 @@ const Plan& Collectives::plan_for(const Choice& choice, const Task& task, const 
   const PlanKey key{
       .signature = checked.signature, .choice = choice, .in_place = shift.has_value()};
   const bool is_uneven = (checked.signature.flags & 1) != 0;
+  const Request& request = checked.request;
   if (!is_uneven) {
     if (const Plan* plan = plans_.find(key); plan != nullptr) {
       return *plan;
     }
+  } else if (uneven_ && uneven_->key == key && uneven_->shift == shift &&
+             uneven_->counts == request.counts &&
+             uneven_->receive_counts == request.receive_counts) {
+    return uneven_->plan;
   }
   Plan plan =
-      make_plan(make_schedule(choice.algorithm, checked.request, parts_.world),
+      make_plan(make_schedule(choice.algorithm, request, parts_.world),
                 {.element = element, .piece_bytes = choice.piece_bytes, .shift = shift}, limits_);
   if (is_uneven) {
-    uneven_ = std::move(plan);
-    return uneven_;
+    uneven_ = Uneven{.key = key,
+                     .counts = request.counts,
+                     .receive_counts = request.receive_counts,
+                     .shift = shift,
+                     .plan = std::move(plan)};
+    return uneven_->plan;
   }
   return *plans_.keep(key, std::move(plan));
 }

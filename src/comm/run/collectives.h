@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "comm/communicator.h"
@@ -53,7 +55,15 @@ class Collectives {
   Chooser chooser_;
   Limits limits_;
   PlanCache plans_;
-  Plan uneven_;  // the last plan that no key describes
+  // The last plan of an uneven operation, and the rest of what it depends on.
+  struct Uneven {
+    PlanKey key;
+    std::vector<std::uint64_t> counts;
+    std::vector<std::uint64_t> receive_counts;
+    Shift shift;
+    Plan plan;
+  };
+  std::optional<Uneven> uneven_;
 };
 
 }  // namespace trainyard::comm

@@ -66,6 +66,9 @@ bool may_stay(const Schedule& schedule, const Step& sender, std::uint64_t pieces
   if (sender.to.empty() || sender.token || !source) {
     return false;
   }
+  if (source->region == Region::kInput && !shift) {
+    return true;  // nothing is stored there
+  }
   const Range sent = range_of(*source, shift);
   return std::none_of(schedule.steps.begin(), schedule.steps.end(), [&](const Step& step) {
     if (!step.store || &step == &sender) {
@@ -104,13 +107,15 @@ Plan make_plan(Schedule schedule, const Shape& shape, const Limits& limits) {
     plan.levels = std::max(plan.levels, step.level + 1);
     plan.may_stay.push_back(may_stay(schedule, step, plan.pieces, shape.shift));
   }
-  for (std::int32_t level = 0; level <= plan.levels; ++level) {
-    plan.first.push_back(static_cast<std::uint32_t>(plan.order.size()));
-    for (std::uint32_t i = 0; i < schedule.steps.size(); ++i) {
-      if (schedule.steps[i].level == level) {
-        plan.order.push_back(i);
-      }
-    }
+  plan.first.resize(static_cast<std::size_t>(plan.levels) + 1);
+  for (const Step& step : schedule.steps) {
+    ++plan.first[static_cast<std::size_t>(step.level) + 1];
+  }
+  std::partial_sum(plan.first.begin(), plan.first.end(), plan.first.begin());
+  std::vector<std::uint32_t> next = plan.first;
+  plan.order.resize(schedule.steps.size());
+  for (std::uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    plan.order[next[static_cast<std::size_t>(schedule.steps[i].level)]++] = i;
   }
   YARD_CHECK(schedule.stride != 1 || most_senders(schedule, plan) <= messages_of(schedule),
              "more messages under way than there is room for: " + schedule.algorithm);

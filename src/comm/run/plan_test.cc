@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/run/plan.h"
 
+#include <chrono>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -57,6 +58,21 @@ TEST(Plan, PutsStepsInTheOrderOfTheirLevels) {
 TEST(Plan, LetsBytesStayThatNobodyOverwrites) {
   EXPECT_TRUE(make_plan(exchange(1), {.element = 4}, kWide).may_stay[0]);
   EXPECT_FALSE(make_plan(exchange(1), {.element = 4}, kWide).may_stay[1]);
+}
+
+// Of 64 ranks with long slices: cutting and ordering them must not take longer than sending them.
+TEST(Plan, OfManyStepsIsMadeAtOnce) {
+  std::vector<Step> steps;
+  for (std::int32_t i = 0; i < 50'000; ++i) {
+    steps.push_back({.own = kIn, .to = {1}, .level = i});
+    steps.push_back({.from = {1}, .store = kOut, .level = i + 1});
+  }
+  const Schedule schedule = schedule_of(std::move(steps), 1'000'000);
+  const auto begin = std::chrono::steady_clock::now();
+  const Plan plan = make_plan(schedule, {.element = 4}, kWide);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_EQ(plan.order[1], 1U);
+  EXPECT_EQ(plan.order[2], 2U);
 }
 
 TEST(Plan, CopiesWhatIsOverwrittenAsItIsReceived) {
