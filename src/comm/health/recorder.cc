@@ -8,11 +8,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 
 #include "base/fd.h"
 #include "comm/health/names.h"
 #include "comm/health/ticks.h"
+#include "formats/json.h"
 
 namespace trainyard::comm {
 namespace {
@@ -81,7 +83,7 @@ struct Recorder::Shared {
 
 Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& name, std::int32_t rank,
                                                    const Path* folder) {
-  std::unique_ptr<Recorder> recorder(new Recorder(rank));
+  std::unique_ptr<Recorder> recorder(new Recorder(name, rank));
   if (folder != nullptr) {
     const std::string file = fmt::format("rank-{}.{}", rank, as_file_name(name));
     YARD_TRY(StatusFile made, StatusFile::make(*folder / file, sizeof(Shared)));
@@ -187,12 +189,14 @@ std::vector<RecordedOp> Recorder::snapshot() const {
 
 std::string Recorder::to_json_lines() const {
   std::string lines;
+  const std::string name = dump_json(nlohmann::json(name_));
   for (const RecordedOp& op : snapshot()) {
     lines += fmt::format(
-        R"({{"rank":{},"sequence":{},"op":"{}","dtype":"{}","reduce":"{}","count":{},"uneven":{},)"
+        R"({{"communicator":{},"rank":{},"sequence":{},"op":"{}","dtype":"{}","reduce":"{}",)"
+        R"("count":{},"uneven":{},)"
         R"("root":{},"bytes":{},"state":"{}","issued_us":{},"started_us":{},"ended_us":{}}})"
         "\n",
-        rank_, op.sequence, name_of(op.signature.kind), name_of(op.signature.dtype),
+        name, rank_, op.sequence, name_of(op.signature.kind), name_of(op.signature.dtype),
         name_of(op.signature.reduce), op.signature.count, (op.signature.flags & 1) != 0,
         op.signature.root, op.bytes, name_of(op.state), op.issued_us, op.started_us, op.ended_us);
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -55,7 +56,8 @@ class Recorder {
 
  private:
   struct Shared;
-  explicit Recorder(std::int32_t rank) : rank_(rank) {}
+  Recorder(std::string name, std::int32_t rank) : name_(std::move(name)), rank_(rank) {}
+  std::string name_;  // of the communicator
   std::int32_t rank_;
   std::unique_ptr<Shared, void (*)(Shared*)> shared_{nullptr, nullptr};
   std::optional<StatusFile> file_;

@@ -78,10 +78,12 @@ TEST(Recorder, WritesOneJsonObjectALine) {
   recorder->issued(7, kSum, 4096);
   recorder->ended(7, false);
   const std::string lines = recorder->to_json_lines();
-  EXPECT_EQ(lines.find(R"({"rank":3,"sequence":7,"op":"all_reduce","dtype":"float32",)"
-                       R"("reduce":"sum","count":1024,"uneven":false,"root":-1,"bytes":4096,)"
-                       R"("state":"failed",)"),
-            0U)
+  EXPECT_EQ(
+      lines.find(
+          R"({"communicator":"world","rank":3,"sequence":7,"op":"all_reduce","dtype":"float32",)"
+          R"("reduce":"sum","count":1024,"uneven":false,"root":-1,"bytes":4096,)"
+          R"("state":"failed",)"),
+      0U)
       << lines;
   EXPECT_EQ(lines.back(), '\n');
 }
