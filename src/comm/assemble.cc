@@ -229,10 +229,10 @@ std::shared_ptr<WatchedBoard> Assembly::make_board() {
 // A buffer ends with its last reference, maybe after the communicator: then nobody has to be told.
 Result<std::shared_ptr<std::byte[]>> allocate(std::size_t bytes,
                                               const std::shared_ptr<Memory>& memory,
-                                              Watchdog& watchdog,
-                                              const std::shared_ptr<Slot>& slot) {
+                                              Watchdog& watchdog, const std::shared_ptr<Slot>& slot,
+                                              std::chrono::milliseconds time) {
   YARD_TRY(const HeapRegistry::Made made, memory->heaps.make(bytes));
-  const Result<void> shared = watchdog.share(made.heap, bytes, made.fd);
+  const Result<void> shared = watchdog.share(made.heap, bytes, made.fd, time);
   if (!shared) {
     memory->heaps.forget(made.heap);
     return shared.error();
@@ -276,8 +276,9 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
     }
   };
   if (!memory_->segments.empty() && is_one_host) {
-    parts_.allocate = [memory = memory_, slot = slot_, raw = board.get()](std::size_t bytes) {
-      return allocate(bytes, memory, raw->watchdog(), slot);
+    parts_.allocate = [memory = memory_, slot = slot_, raw = board.get(),
+                       time = options_.timeout](std::size_t bytes) {
+      return allocate(bytes, memory, raw->watchdog(), slot, time);
     };
   }
   parts_.board = board;

@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "comm/rendezvous/sockets.h"
 
 namespace trainyard::comm {
 namespace {
@@ -69,6 +70,8 @@ struct Watchdog::State {
 
   // The rest is the thread's own.
   std::map<std::int32_t, RankProgress> remote;          // of other hosts, as told (rank 0)
+  std::map<std::int32_t, SilenceWatch> silence;         // of other hosts
+  std::map<std::int32_t, std::string> told;             // to rank 0, of this host's ranks
   std::map<HeapName, std::set<std::int32_t>> unmapped;  // leader: who has not mapped it yet
   steady_clock::time_point next_beat = steady_clock::now();
   std::optional<steady_clock::time_point> left_at;
@@ -79,7 +82,10 @@ struct Watchdog::State {
 
   void run();
   void poll_once();
+  void read_what_came_before();
+  void check_silence();
   void read(std::int32_t peer, ControlLink& link, bool* is_over);
+  std::int32_t above() const { return is_leader ? 0 : parts.hosts.leader_of(parts.rank); }
   void handle(std::int32_t peer, ControlMessage& message);
   void lost(std::int32_t peer, const Error& error);
   void beat();
@@ -89,6 +95,7 @@ struct Watchdog::State {
   void take_heap(std::int32_t peer, ControlMessage& message);
   void take_mapped(std::int32_t peer, const HeapName& heap);
   void forward_unmap(std::int32_t peer, const HeapName& heap);
+  void forget_mapper(std::int32_t peer);
   void say_goodbye();
   bool may_end();
   void raise(const Error& error) { fault.raise(error); }
@@ -106,6 +113,7 @@ struct Watchdog::State {
 };
 
 void Watchdog::State::run() {
+  read_what_came_before();
   while (!may_end()) {
     poll_once();
   }
@@ -168,7 +176,7 @@ void Watchdog::State::poll_once() {
     add(peer, *link);
   }
   if (parts.up != nullptr) {
-    add(is_leader ? 0 : parts.hosts.leader_of(parts.rank), *parts.up);
+    add(above(), *parts.up);
   }
   const auto end = closing_at ? std::min(next_beat, *closing_at + kLastWords) : next_beat;
   const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
@@ -190,6 +198,7 @@ void Watchdog::State::poll_once() {
       parts.up.reset();
     } else if (is_over) {
       parts.down.erase(below);
+      forget_mapper(peers[i]);
     }
   }
   send_fault();
@@ -197,6 +206,39 @@ void Watchdog::State::poll_once() {
   if (steady_clock::now() >= next_beat) {
     next_beat = steady_clock::now() + kBeat;
     beat();
+    check_silence();
+  }
+}
+
+// While the ranks met, a connection may have brought more than the word that was waited for.
+void Watchdog::State::read_what_came_before() {
+  for (auto one = parts.down.begin(); one != parts.down.end();) {
+    bool is_over = false;
+    read(one->first, *one->second, &is_over);
+    one = is_over ? parts.down.erase(one) : std::next(one);
+  }
+  if (parts.up != nullptr) {
+    bool is_over = false;
+    read(above(), *parts.up, &is_over);
+    if (is_over) {
+      parts.up.reset();
+    }
+  }
+}
+
+// Hosts that acknowledge nothing. Local sockets have no such thing.
+void Watchdog::State::check_silence() {
+  const auto now = steady_clock::now();
+  const auto check = [&](std::int32_t peer, const ControlLink& link) {
+    if (!is_local(peer) && silence[peer].is_silent(link.fd(), now)) {
+      lost(peer, {Code::kUnavailable, "it has acknowledged nothing for 4 s"});
+    }
+  };
+  for (const auto& [peer, link] : parts.down) {
+    check(peer, *link);
+  }
+  if (parts.up != nullptr) {
+    check(above(), *parts.up);
   }
 }
 
@@ -266,7 +308,11 @@ void Watchdog::State::beat() {
   if (is_leader && parts.up != nullptr) {
     Fields fields = {"beat"};
     for (const std::int32_t rank : local_ranks()) {
-      fields.push_back(encode(parts.progress_of(rank)));
+      std::string progress = encode(parts.progress_of(rank));
+      if (told[rank] != progress) {  // so that a stopped rank 0 is not filled up
+        fields.push_back(progress);
+        told[rank] = std::move(progress);
+      }
     }
     parts.up->send(fields);
   }
@@ -388,6 +434,19 @@ void Watchdog::State::take_mapped(std::int32_t peer, const HeapName& heap) {
   }
 }
 
+// Nobody waits for a rank that has left to map a buffer.
+void Watchdog::State::forget_mapper(std::int32_t peer) {
+  std::vector<HeapName> heaps;
+  for (const auto& [heap, missing] : unmapped) {
+    if (missing.contains(peer)) {
+      heaps.push_back(heap);
+    }
+  }
+  for (const HeapName& heap : heaps) {
+    take_mapped(peer, heap);
+  }
+}
+
 void Watchdog::State::forward_unmap(std::int32_t peer, const HeapName& heap) {
   const Fields message = {"unheap", std::to_string(heap.first), std::to_string(heap.second)};
   for (const auto& [below, link] : parts.down) {
@@ -432,7 +491,7 @@ void Watchdog::spread() {
   ::eventfd_write(state_->wake.get(), 1);
 }
 
-Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd) {
+Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd, milliseconds time) {
   State& state = *state_;
   State::Share share{.id = id, .bytes = bytes, .fd = Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0))};
   if (!share.fd.is_open()) {
@@ -441,8 +500,13 @@ Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd) {
   std::unique_lock lock(state.mutex);
   state.shares.push_back(std::move(share));
   ::eventfd_write(state.wake.get(), 1);
-  state.changed.wait(lock, [&] { return state.fault.is_raised() || state.mapped.contains(id); });
-  return state.mapped.contains(id) ? Result<void>() : state.fault.error();
+  const bool is_over = state.changed.wait_for(
+      lock, time, [&] { return state.fault.is_raised() || state.mapped.contains(id); });
+  if (state.mapped.erase(id) == 1) {
+    return {};
+  }
+  return is_over ? state.fault.error()
+                 : Error{Code::kDeadline, "not every rank of this host has mapped a new buffer"};
 }
 
 void Watchdog::unshare(std::uint64_t id) {

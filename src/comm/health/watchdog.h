@@ -53,8 +53,9 @@ class Watchdog {
   // Passes on the fault that was raised. From any thread, returns at once.
   void spread();
 
-  // Returns when all ranks of this host have mapped the buffer; kUnavailable after a fault.
-  Result<void> share(std::uint64_t id, std::uint64_t bytes, int fd);
+  // Returns when all ranks of this host have mapped the buffer; with the fault's error after one,
+  // kDeadline when that takes longer than `time`.
+  Result<void> share(std::uint64_t id, std::uint64_t bytes, int fd, std::chrono::milliseconds time);
   void unshare(std::uint64_t id);
 
  private:

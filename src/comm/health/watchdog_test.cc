@@ -184,7 +184,7 @@ TEST_F(WatchdogTest, TakesABufferToTheRanksOfTheHostOnly) {
   start({"a", "a", "a", "b"});
   const Fd memory(::memfd_create("test", MFD_CLOEXEC));
   for (const std::int32_t owner : {0, 2}) {
-    ASSERT_TRUE(at(owner).watchdog->share(5, 4096, memory.get()));
+    ASSERT_TRUE(at(owner).watchdog->share(5, 4096, memory.get(), seconds(5)));
   }
   EXPECT_EQ(at(1).mapped, (std::vector<std::string>{"0.5", "2.5"}));
   EXPECT_EQ(at(2).mapped, (std::vector<std::string>{"0.5"}));
@@ -206,7 +206,7 @@ TEST_F(WatchdogTest, WhoSharesABufferIsNotLeftWaitingAfterAFault) {
   at(1).fault.raise({Code::kCancelled, "enough"});
   static_cast<void>(fault_of(0));
   const Fd memory(::memfd_create("test", MFD_CLOEXEC));
-  static_cast<void>(at(0).watchdog->share(1, 4096, memory.get()));
+  static_cast<void>(at(0).watchdog->share(1, 4096, memory.get(), seconds(5)));
   EXPECT_TRUE(at(0).fault.is_raised());
 }
 

@@ -254,7 +254,8 @@ Result<void> Joining::connect_up() {
     const Endpoint endpoint{address, static_cast<std::uint16_t>(*port)};
     auto fd = connect_tcp(endpoint, std::min<milliseconds>(left(), std::chrono::seconds(5)), false);
     if (fd) {
-      YARD_TRY(tune_tcp(fd->get(), kSilence));
+      YARD_TRY(tune_tcp(fd->get()));
+      YARD_TRY(watch_idle(fd->get()));
       joined_.up = std::make_unique<ControlLink>(std::move(*fd));
       joined_.up->send({"join", joined_.secret, std::to_string(options_.rank)});
       return {};
@@ -281,7 +282,8 @@ Result<void> Joining::gather_below() {
     leaders.erase(0);
     YARD_TRY(accept_below(leaders, control_.fd.get()));
     for (const std::int32_t leader : leaders) {
-      YARD_TRY(tune_tcp(joined_.down[leader]->fd(), kSilence));
+      YARD_TRY(tune_tcp(joined_.down[leader]->fd()));
+      YARD_TRY(watch_idle(joined_.down[leader]->fd()));
     }
   }
   return {};
@@ -367,6 +369,12 @@ Result<void> check(const CommunicatorOptions& options) {
     return Error{Code::kInvalidArgument,
                  fmt::format("rank {} of a world of {}: ranks count from 0 to the size less one",
                              options.rank, options.size)};
+  }
+  constexpr milliseconds kLongest = std::chrono::hours(24 * 366);
+  for (const milliseconds time : {options.timeout, options.join_timeout}) {
+    if (time <= milliseconds(0) || time > kLongest) {
+      return Error{Code::kInvalidArgument, "a time-out is above 0 and at most a year"};
+    }
   }
   return {};
 }

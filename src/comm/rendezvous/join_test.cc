@@ -159,6 +159,15 @@ TEST(Join, AWorldOfOneNeedsNobody) {
   EXPECT_EQ(join(options_of(1, 1), store, make_segments, "").error().code, Code::kInvalidArgument);
 }
 
+TEST(Join, RefusesTimeOutsThatAreNone) {
+  MemoryStore store;
+  CommunicatorOptions options = options_of(0, 1);
+  for (const milliseconds time : {milliseconds(0), milliseconds(-1), milliseconds::max()}) {
+    options.timeout = time;
+    EXPECT_EQ(join(options, store, make_segments, "").error().code, Code::kInvalidArgument);
+  }
+}
+
 TEST(ListRanks, ReadsAsPeopleWriteIt) {
   EXPECT_EQ(list_ranks({3}), "3");
   EXPECT_EQ(list_ranks({1, 2, 5}), "1, 2 and 5");

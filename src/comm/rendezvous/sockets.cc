@@ -9,9 +9,9 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -182,14 +182,45 @@ Result<Fd> connect_tcp(const Endpoint& endpoint, milliseconds time, bool is_pati
   }
 }
 
-Result<void> tune_tcp(int fd, milliseconds unheard) {
+Result<void> tune_tcp(int fd) {
   const int on = 1;
-  const auto limit = static_cast<unsigned>(unheard.count());
-  if (::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
-      ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit)) != 0) {
+  if (::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
     return errno_error("set the options of a connection", errno);
   }
   return {};
+}
+
+Result<void> watch_idle(int fd) {
+  const int on = 1;
+  const int seconds = 1;
+  const int probes = 3;
+  if (::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) != 0 ||
+      ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds)) != 0 ||
+      ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds)) != 0 ||
+      ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes)) != 0) {
+    return errno_error("set the options of a connection", errno);
+  }
+  return {};
+}
+
+bool SilenceWatch::is_silent(int fd, steady_clock::time_point now) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return false;
+  }
+  // Sent without an answer; or not sent, because this host has no way to the other one, which shows
+  // in probes without an answer: those of a full buffer are answered.
+  const bool is_waiting =
+      info.tcpi_unacked > 0 || (info.tcpi_notsent_bytes > 0 && info.tcpi_probes > 1);
+  const bool is_missing = is_waiting && info.tcpi_bytes_acked == acknowledged_;
+  // What is missing now may have been sent just now when nobody has asked for long.
+  if (!is_missing || now - asked_ > kSilence / 2) {
+    acknowledged_ = info.tcpi_bytes_acked;
+    since_ = now;
+  }
+  asked_ = now;
+  return now - since_ >= kSilence;
 }
 
 Result<Fd> listen_local(const std::string& name) {

@@ -34,11 +34,28 @@ Result<TcpListener> listen_tcp(const Endpoint& endpoint);
 // Tries every address of the name until `time` is over. Refused connections are tried again while
 // `is_patient`: the other side may not listen yet.
 Result<Fd> connect_tcp(const Endpoint& endpoint, std::chrono::milliseconds time, bool is_patient);
-// After so long without an acknowledgement a host is gone.
-inline constexpr std::chrono::milliseconds kSilence{4500};
 
-// Small messages at once; unacknowledged data breaks the connection after `unheard`.
-Result<void> tune_tcp(int fd, std::chrono::milliseconds unheard);
+// Small messages at once.
+Result<void> tune_tcp(int fd);
+// Probes a connection that is idle once a second.
+Result<void> watch_idle(int fd);
+
+// After so long without an acknowledgement a host is gone.
+inline constexpr std::chrono::milliseconds kSilence{4000};
+
+// Tells a host that is out of reach from a process that is stopped, or reads nothing: the host of
+// the latter still acknowledges, until its buffers are full, and then lets nothing be sent.
+// TCP_USER_TIMEOUT breaks both. Asked twice a second or so, of a connection that has something to
+// send at such times.
+class SilenceWatch {
+ public:
+  bool is_silent(int fd, std::chrono::steady_clock::time_point now);
+
+ private:
+  std::uint64_t acknowledged_ = 0;
+  std::chrono::steady_clock::time_point since_;  // when nothing was missing, last
+  std::chrono::steady_clock::time_point asked_;
+};
 
 // `name` of an abstract socket ("@..."), which goes with its listener and is seen by all processes
 // of one network namespace, or a path.

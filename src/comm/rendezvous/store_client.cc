@@ -24,7 +24,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::connect(const Endpoint& endpoi
   if (!fd) {
     return fd.error().in("reaching the rendezvous store");
   }
-  YARD_TRY(tune_tcp(fd->get(), kAnswerTime));
+  YARD_TRY(tune_tcp(fd->get()));
   return std::unique_ptr<StoreClient>(new StoreClient(endpoint, std::move(*fd)));
 }
 
@@ -33,7 +33,7 @@ Result<void> StoreClient::reconnect() {
   fd_.reset();
   reader_ = {};
   YARD_TRY(fd_, connect_tcp(endpoint_, kAnswerTime, false));
-  return tune_tcp(fd_.get(), kAnswerTime);
+  return tune_tcp(fd_.get());
 }
 
 Result<Fields> StoreClient::ask(const Fields& request, milliseconds time) {

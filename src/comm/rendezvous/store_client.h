@@ -18,7 +18,7 @@ class StoreClient final : public RendezvousStore {
                                                       std::chrono::milliseconds time);
 
   Result<std::string> claim(const std::string& key, const std::string& value) override;
-  // After a kDeadline the answer may still come: the next call waits for it and drops it.
+  // After a kDeadline the next call makes a new connection.
   Result<std::vector<std::string>> wait_for(const std::vector<std::string>& keys,
                                             std::chrono::milliseconds time) override;
   Result<bool> has(const std::string& key) override;

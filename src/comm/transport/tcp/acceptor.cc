@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -25,6 +27,11 @@ using std::chrono::steady_clock;
 constexpr milliseconds kGreetingTime = std::chrono::seconds(10);
 constexpr std::size_t kMaxUnknown = 4096;
 constexpr std::int64_t kMaxConnections = 64;  // of one rank to another
+constexpr char kSeen = '!';                   // the byte of a rank that has seen the answer
+constexpr milliseconds kConnectTime = std::chrono::seconds(3);  // of each address
+constexpr milliseconds kFirstPatience{1000};                    // for an answer
+constexpr milliseconds kMostPatience{8000};
+constexpr milliseconds kLook{50};
 
 Fields fields_of(const Greeting& greeting) {
   return {"data",
@@ -62,6 +69,9 @@ struct Acceptor::State {
   struct Unknown {
     std::unique_ptr<ControlLink> link;
     steady_clock::time_point end;
+    std::optional<Arrival> answered;  // knows the secret; the link is empty then
+
+    int fd() const { return answered ? answered->fd.get() : link->fd(); }
   };
 
   TcpListener listener;
@@ -77,7 +87,8 @@ struct Acceptor::State {
 
   void serve(const std::stop_token& stop);
   void accept_all();
-  // True when the connection needs no more attention: it was taken, or closed.
+  // True when the connection needs no more attention: it was taken, or is to be closed.
+  bool attend(Unknown& one);
   bool greet(Unknown& one);
 };
 
@@ -87,14 +98,14 @@ void Acceptor::State::serve(const std::stop_token& stop) {
     entries.assign({{.fd = wake.get(), .events = POLLIN, .revents = 0},
                     {.fd = listener.fd.get(), .events = POLLIN, .revents = 0}});
     for (const Unknown& one : unknown) {
-      entries.push_back({.fd = one.link->fd(), .events = POLLIN, .revents = 0});
+      entries.push_back({.fd = one.fd(), .events = POLLIN, .revents = 0});
     }
     const milliseconds limit = unknown.empty() ? milliseconds(-1) : kGreetingTime;
     ::poll(entries.data(), entries.size(), static_cast<int>(limit.count()));
     const auto now = steady_clock::now();
     for (std::size_t i = unknown.size(); i > 0; --i) {
       const bool has_news = entries[i + 1].revents != 0;
-      if ((has_news && greet(unknown[i - 1])) || now > unknown[i - 1].end) {
+      if ((has_news && attend(unknown[i - 1])) || now > unknown[i - 1].end) {
         unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i - 1));
       }
     }
@@ -109,8 +120,9 @@ void Acceptor::State::accept_all() {
       return;
     }
     if (unknown.size() < kMaxUnknown) {
-      unknown.push_back(
-          {std::make_unique<ControlLink>(std::move(*fd)), steady_clock::now() + kGreetingTime});
+      unknown.push_back({.link = std::make_unique<ControlLink>(std::move(*fd)),
+                         .end = steady_clock::now() + kGreetingTime,
+                         .answered = std::nullopt});
     }
   }
 }
@@ -128,15 +140,33 @@ bool Acceptor::State::greet(Unknown& one) {
   if (!greeting || !equal_in_constant_time(greeting->secret, secret) || greeting->to != rank) {
     return true;
   }
-  one.link->send({"welcome"});
-  std::function<void()> tell;
-  {
-    const MutexLock lock(mutex);
-    arrived[greeting->channel].push_back({*greeting, one.link->take_fd()});
-    tell = told[greeting->channel];
+  if (!watch_idle(one.link->fd())) {
+    return true;
   }
-  if (tell) {
-    tell();
+  one.link->send({"welcome"});
+  one.answered = Arrival{*greeting, one.link->take_fd()};
+  one.end = steady_clock::time_point::max();
+  return false;
+}
+
+bool Acceptor::State::attend(Unknown& one) {
+  if (!one.answered) {
+    return greet(one);
+  }
+  char byte = 0;
+  const ssize_t count = ::recv(one.fd(), &byte, 1, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return false;
+  }
+  if (count != 1 || byte != kSeen) {
+    return true;
+  }
+  const std::uint32_t channel = one.answered->greeting.channel;
+  // Told under the lock: who takes its callback back may then end.
+  const MutexLock lock(mutex);
+  arrived[channel].push_back(std::move(*one.answered));
+  if (told[channel]) {
+    told[channel]();
   }
   return true;
 }
@@ -171,30 +201,60 @@ std::vector<Arrival> Acceptor::take(std::uint32_t channel) {
   return std::exchange(state_->arrived[channel], {});
 }
 
-Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
-                                const Greeting& greeting, milliseconds time) {
-  std::string tried;
-  const auto note = [&](const std::string& address, const Error& error) {
-    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", to_string(Endpoint{address, port}),
-                         error.message);
-  };
-  for (const std::string& address : addresses) {
-    auto fd = connect_tcp({address, port}, time, false);
-    if (!fd) {
-      note(address, fd.error());
-      continue;
-    }
-    YARD_TRY(tune_tcp(fd->get(), kSilence));
-    ControlLink link(std::move(*fd));
-    link.send(fields_of(greeting));
-    const auto answer = link.wait(time);
-    if (answer && answer->fields == Fields{"welcome"}) {
-      return link.take_fd();
-    }
-    note(address, answer ? Error{Code::kCorrupt, "another program answers there"} : answer.error());
+namespace {
+
+// One try. kDeadline: it takes connections, but does not answer within `patience`.
+Result<Fd> try_address(const Endpoint& endpoint, const Greeting& greeting, milliseconds patience,
+                       const std::stop_token& stop) {
+  auto fd = connect_tcp(endpoint, kConnectTime, false);
+  if (!fd) {
+    return Error{Code::kUnavailable, fd.error().message};
   }
-  return Error{Code::kUnavailable, fmt::format("rank {} cannot be reached: {}", greeting.to,
-                                               tried.empty() ? "it gave no address" : tried)};
+  YARD_TRY(tune_tcp(fd->get()));
+  YARD_TRY(watch_idle(fd->get()));
+  ControlLink link(std::move(*fd));
+  link.send(fields_of(greeting));
+  const auto end = steady_clock::now() + patience;
+  while (steady_clock::now() < end && !stop.stop_requested()) {
+    const auto answer = link.wait(kLook);
+    if (answer && answer->fields == Fields{"welcome"}) {
+      Fd open = link.take_fd();
+      if (::send(open.get(), &kSeen, 1, MSG_NOSIGNAL) != 1) {
+        return Error{Code::kUnavailable, errno_error("send", errno).message};
+      }
+      return open;
+    }
+    if (answer || answer.error().code != Code::kDeadline) {
+      return Error{Code::kUnavailable,
+                   answer ? "another program answers there" : answer.error().message};
+    }
+  }
+  return Error{Code::kDeadline, "no answer in time"};
+}
+
+}  // namespace
+
+Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
+                                const Greeting& greeting, const std::stop_token& stop) {
+  for (milliseconds patience = kFirstPatience; true;
+       patience = std::min(2 * patience, kMostPatience)) {
+    std::string tried;
+    bool is_silent = false;
+    for (const std::string& address : addresses) {
+      const Endpoint endpoint{address, port};
+      auto fd = try_address(endpoint, greeting, patience, stop);
+      if (fd) {
+        return fd;
+      }
+      is_silent = is_silent || fd.error().code == Code::kDeadline;
+      tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", to_string(endpoint),
+                           fd.error().message);
+    }
+    if (!is_silent || stop.stop_requested()) {
+      return Error{Code::kUnavailable, fmt::format("rank {} cannot be reached: {}", greeting.to,
+                                                   tried.empty() ? "it gave no address" : tried)};
+    }
+  }
 }
 
 }  // namespace trainyard::comm

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes the data connections of a communicator: one thread accepts them, checks their greeting (the
 // secret of the world, who it is, for which transport) and answers it, so that a rank that connects
-// waits for nobody's computation, and knows that it has reached the right process. Transports fetch
-// what came for them. Foreign bytes close their connection.
+// waits for nobody's computation, and knows that it has reached the right process. One byte from it
+// says that it has seen the answer, and has not given up: then transports may fetch what came for
+// them. Foreign bytes close their connection.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -40,8 +42,8 @@ class Acceptor {
   ~Acceptor();
 
   std::uint16_t port() const;
-  // Called on the acceptor's thread after each arrival for the channel; once set, until reset with
-  // an empty one.
+  // Called on the acceptor's thread after each arrival for the channel, until it is replaced by an
+  // empty one; not after that. Must not block, nor call the acceptor.
   void on_arrival(std::uint32_t channel, std::function<void()> told);
   std::vector<Arrival> take(std::uint32_t channel);
 
@@ -50,9 +52,10 @@ class Acceptor {
   std::unique_ptr<State> state_;
 };
 
-// The other side: tries the addresses in order, each for at most `time`, until one answers as rank
-// `greeting.to`. kUnavailable lists what was tried.
+// The other side: tries the addresses in order until one answers as rank `greeting.to`. A process
+// that takes connections but does not answer is stopped, or busy with others: it is asked again,
+// until `stop`. kUnavailable lists what was tried.
 Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
-                                const Greeting& greeting, std::chrono::milliseconds time);
+                                const Greeting& greeting, const std::stop_token& stop);
 
 }  // namespace trainyard::comm

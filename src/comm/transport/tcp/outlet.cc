@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/tcp/outlet.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -10,6 +11,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "comm/rendezvous/sockets.h"
+
 namespace trainyard::comm {
 namespace {
 
@@ -18,15 +21,20 @@ constexpr std::size_t kCopylessBytes = std::size_t{64} << 10;
 
 }  // namespace
 
-Outlet::Outlet(std::vector<Fd> connections) {
-  for (Fd& fd : connections) {
+void Outlet::attach(std::vector<Fd> connections) {
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
     const int on = 1;
-    const bool can = ::setsockopt(fd.get(), SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) == 0;
-    Line line;
-    line.fd = std::move(fd);
-    line.may_go_without_copy = can;
-    lines_.push_back(std::move(line));
+    Line& line = lines_[i];
+    line.fd = std::move(connections[i]);
+    line.may_go_without_copy =
+        ::setsockopt(line.fd.get(), SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) == 0;
   }
+}
+
+bool Outlet::is_silent(std::chrono::steady_clock::time_point now) {
+  return std::ranges::any_of(lines_, [now](Line& line) {
+    return line.fd.is_open() && line.silence.is_silent(line.fd.get(), now);
+  });
 }
 
 void Outlet::push(const Label& label, std::span<const std::byte> bytes, Staging staging) {
@@ -49,6 +57,9 @@ Result<void> Outlet::pump() {
 }
 
 Result<void> Outlet::pump(Line& line) {
+  if (!line.fd.is_open()) {
+    return {};
+  }
   while (!line.queue.empty()) {
     YARD_TRY(const bool has_sent, send_some(line, line.queue.front()));
     Message& message = line.queue.front();
@@ -127,12 +138,18 @@ void Outlet::take_back(Line& line) {
       if (status->ee_origin != SO_EE_ORIGIN_ZEROCOPY) {
         continue;
       }
-      line.returned = status->ee_data + 1;
+      line.returned_early[status->ee_info] = status->ee_data + 1;
       // The path copies all the same (loopback, veth): then the plain way is cheaper.
       if ((status->ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) {
         line.may_go_without_copy = false;
       }
     }
+  }
+  // Usually in order, but the kernel does not promise it.
+  for (auto next = line.returned_early.find(line.returned); next != line.returned_early.end();
+       next = line.returned_early.find(line.returned)) {
+    line.returned = next->second;
+    line.returned_early.erase(next);
   }
   while (!line.borrowed.empty() &&
          static_cast<std::int32_t>(line.returned - line.borrowed.front().last_copyless) >= 0) {
@@ -156,7 +173,7 @@ std::uint64_t Outlet::done() const {
 
 void Outlet::list(std::vector<pollfd>& entries) const {
   for (const Line& line : lines_) {
-    if (!line.queue.empty() || !line.borrowed.empty()) {
+    if (line.fd.is_open() && (!line.queue.empty() || !line.borrowed.empty())) {
       const short events = line.queue.empty() ? short{0} : short{POLLOUT};
       entries.push_back({.fd = line.fd.get(), .events = events, .revents = 0});
     }

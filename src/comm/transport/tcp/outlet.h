@@ -5,9 +5,12 @@
 // they went without a copy (MSG_ZEROCOPY), until it gives them back.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,6 +19,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "comm/rendezvous/sockets.h"
 #include "comm/transport/tcp/header.h"
 
 namespace trainyard::comm {
@@ -25,7 +29,11 @@ using Staging = std::shared_ptr<std::vector<std::byte>>;
 
 class Outlet {
  public:
-  explicit Outlet(std::vector<Fd> connections);
+  // Of so many connections: what is pushed waits until they are there.
+  explicit Outlet(std::size_t connections) : lines_(connections) {}
+  void attach(std::vector<Fd> connections);
+  // True when a host has acknowledged nothing of what was sent to it for kSilence.
+  bool is_silent(std::chrono::steady_clock::time_point now);
 
   // Sends what the connections take at once.
   void push(const Label& label, std::span<const std::byte> bytes, Staging staging);
@@ -51,11 +59,13 @@ class Outlet {
   };
   struct Line {
     Fd fd;
+    SilenceWatch silence;
     bool may_go_without_copy = false;
     std::uint32_t copyless = 0;  // zero-copy sends so far, and given back
-    std::uint32_t returned = 0;
-    std::deque<Message> queue;     // not wholly sent
-    std::deque<Message> borrowed;  // sent, not given back
+    std::uint32_t returned = 0;  // all before it are given back
+    std::map<std::uint32_t, std::uint32_t> returned_early;  // ranges after a gap: first, end
+    std::deque<Message> queue;                              // not wholly sent
+    std::deque<Message> borrowed;                           // sent, not given back
   };
 
   Result<void> pump(Line& line);

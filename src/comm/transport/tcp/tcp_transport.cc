@@ -16,9 +16,10 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kConnectTime = std::chrono::seconds(3);  // of each address
 // The watchdog sees the same death on its own connection, and says more.
-constexpr milliseconds kLetOthersExplain{700};
+constexpr milliseconds kLetOthersExplain{1200};
+constexpr milliseconds kCheck{500};
+constexpr std::chrono::seconds kLastMessages{5};
 constexpr int kLooks = 20;  // of a caller who spins, before it sleeps in the kernel
 
 std::uint32_t default_connections() {
@@ -37,37 +38,32 @@ TcpTransport::TcpTransport(TcpOptions options, Acceptor& acceptor, Fault& fault)
         Peer{.out = nullptr, .in = Inlet(options_.max_message), .broken_at = {}, .broken = {}});
   }
   news_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  acceptor_.on_arrival(options_.channel, [fd = news_.get()] { ::eventfd_write(fd, 1); });
+  const auto tell = [fd = news_.get()] { ::eventfd_write(fd, 1); };
+  opener_ = std::make_unique<Opener>(tell);
+  acceptor_.on_arrival(options_.channel, tell);
 }
 
+// What was published has its way to the kernel first: others may still need it.
 TcpTransport::~TcpTransport() {
+  const auto end = steady_clock::now() + kLastMessages;
+  while (!flush() && !fault_.is_raised() && steady_clock::now() < end) {
+    wait(Patience::kSleep, milliseconds(10));
+  }
   acceptor_.on_arrival(options_.channel, {});
 }
 
-bool TcpTransport::connect(std::int32_t rank) {
+void TcpTransport::connect(std::int32_t rank) {
   Peer& peer = peer_of(rank);
   if (peer.out != nullptr) {
-    return true;
+    return;
   }
-  const DataAddress& address = options_.peers[static_cast<std::size_t>(rank)];
-  std::vector<Fd> connections;
-  for (std::uint32_t index = 0; index < options_.connections; ++index) {
-    auto fd = open_data_connection(address.addresses, address.port,
-                                   {.secret = options_.secret,
-                                    .from = options_.rank,
-                                    .to = rank,
-                                    .channel = options_.channel,
-                                    .index = index,
-                                    .count = options_.connections},
-                                   kConnectTime);
-    if (!fd) {
-      note_broken(rank, fd.error());
-      return false;
-    }
-    connections.push_back(std::move(*fd));
-  }
-  peer.out = std::make_unique<Outlet>(std::move(connections));
-  return true;
+  peer.out = std::make_unique<Outlet>(options_.connections);
+  opener_->open(options_.peers[static_cast<std::size_t>(rank)], {.secret = options_.secret,
+                                                                 .from = options_.rank,
+                                                                 .to = rank,
+                                                                 .channel = options_.channel,
+                                                                 .index = 0,
+                                                                 .count = options_.connections});
 }
 
 std::span<std::byte> TcpTransport::try_reserve(std::span<const std::int32_t>, std::size_t bytes) {
@@ -103,9 +99,7 @@ bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const 
   InPlace one{.ticket = ++last_ticket_, .until = {}};
   for (const std::int32_t rank : peers) {
     send(rank, label, bytes, nullptr);
-    if (peer_of(rank).out != nullptr) {
-      one.until.emplace_back(rank, peer_of(rank).out->pushed());
-    }
+    one.until.emplace_back(rank, peer_of(rank).out->pushed());
   }
   in_place_.push_back(std::move(one));
   *ticket = last_ticket_;
@@ -114,16 +108,14 @@ bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const 
 
 void TcpTransport::send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
                         const Staging& staging) {
-  if (!connect(rank)) {
-    return;  // the wait that follows raises it
-  }
+  connect(rank);
   peer_of(rank).out->push(label, bytes, staging);
   pump(rank);
 }
 
 void TcpTransport::pump(std::int32_t rank) {
   Peer& peer = peer_of(rank);
-  if (peer.out == nullptr || !peer.broken.empty()) {
+  if (peer.out == nullptr || !peer.broken.empty() || fault_.is_raised()) {
     return;
   }
   const Result<void> status = peer.out->pump();
@@ -154,7 +146,7 @@ bool TcpTransport::is_sent(Ticket ticket) {
 
 const Inbound* TcpTransport::try_receive(std::int32_t rank, std::span<std::byte> into) {
   if (has_news_) {
-    take_arrivals();
+    take_news();
   }
   Peer& peer = peer_of(rank);
   if (peer.in.fd() >= 0 && peer.broken.empty()) {
@@ -176,7 +168,14 @@ void TcpTransport::release(std::int32_t rank) {
   peer_of(rank).in.release();
 }
 
+// After a fault nothing goes out: the memory of what is queued has been given back.
 bool TcpTransport::flush() {
+  if (fault_.is_raised()) {
+    return true;
+  }
+  if (has_news_) {
+    take_news();
+  }
   bool is_idle = true;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     if (peers_[rank].out != nullptr && !peers_[rank].out->is_idle()) {
@@ -204,7 +203,7 @@ void TcpTransport::raise_broken() {
     }
     const bool is_needed =
         std::ranges::find(watched_, static_cast<std::int32_t>(rank)) != watched_.end() ||
-        peer.out == nullptr || !peer.out->is_idle();
+        (peer.out != nullptr && !peer.out->is_idle());
     if (is_needed) {
       fault_.raise({Code::kUnavailable, fmt::format("the connection to {} is broken: {}",
                                                     options_.names[rank], peer.broken)});
@@ -212,8 +211,15 @@ void TcpTransport::raise_broken() {
   }
 }
 
-void TcpTransport::take_arrivals() {
+void TcpTransport::take_news() {
   has_news_ = false;
+  for (Opener::Opened& opened : opener_->take()) {
+    if (opened.connections) {
+      peer_of(opened.rank).out->attach(std::move(*opened.connections));
+    } else {
+      note_broken(opened.rank, opened.connections.error());
+    }
+  }
   for (Arrival& arrival : acceptor_.take(options_.channel)) {
     const auto from = static_cast<std::size_t>(arrival.greeting.from);
     if (from < peers_.size()) {
@@ -231,6 +237,7 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
       entries.push_back({.fd = peer.in.fd(), .events = POLLIN, .revents = 0});
     }
   }
+  check_unheard();
   bool is_broken = false;
   for (const Peer& peer : peers_) {
     is_broken = is_broken || !peer.broken.empty();
@@ -257,6 +264,22 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
     raise_broken();
   }
   watched_.clear();
+}
+
+// Now and then: whether those who were sent something are still heard of.
+void TcpTransport::check_unheard() {
+  const auto now = steady_clock::now();
+  if (now < next_check_) {
+    return;
+  }
+  next_check_ = now + kCheck;
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    if (peer.out != nullptr && peer.broken.empty() && peer.out->is_silent(now)) {
+      note_broken(static_cast<std::int32_t>(rank),
+                  {Code::kUnavailable, "its host has acknowledged nothing for 4 s"});
+    }
+  }
 }
 
 void TcpTransport::wake() {

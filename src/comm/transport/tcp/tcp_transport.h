@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between ranks over TCP. Connections are opened by the first message to a peer, one way
-// each; payloads go from the user's memory to the kernel, and from the kernel to the user's memory,
-// when the receiver knows where. A connection that breaks is a fault; it waits a moment before it
-// raises it, so that the watchdog, which knows why, comes first.
+// each, while it waits; payloads go from the user's memory to the kernel, and from the kernel to
+// the user's memory, when the receiver knows where. A connection that breaks is a fault; it waits a
+// moment before it raises it, so that the watchdog, which knows why, comes first.
 #pragma once
 
 #include <chrono>
@@ -19,6 +19,7 @@
 #include "comm/rendezvous/join.h"
 #include "comm/transport/tcp/acceptor.h"
 #include "comm/transport/tcp/inlet.h"
+#include "comm/transport/tcp/opener.h"
 #include "comm/transport/tcp/outlet.h"
 #include "comm/transport/transport.h"
 
@@ -75,13 +76,14 @@ class TcpTransport final : public Transport {
   };
 
   Peer& peer_of(std::int32_t rank) { return peers_[static_cast<std::size_t>(rank)]; }
-  bool connect(std::int32_t rank);
+  void connect(std::int32_t rank);
   void send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
             const Staging& staging);
   void pump(std::int32_t rank);
   void note_broken(std::int32_t rank, const Error& error);
   void raise_broken();
-  void take_arrivals();
+  void check_unheard();
+  void take_news();
 
   TcpOptions options_;
   Acceptor& acceptor_;
@@ -93,8 +95,10 @@ class TcpTransport final : public Transport {
   std::deque<InPlace> in_place_;
   Ticket last_ticket_ = 0;
   std::vector<std::int32_t> watched_;  // asked for a message in vain since the last wait()
-  Fd news_;                            // an arrival, or wake()
+  Fd news_;                            // an arrival, an open connection, or wake()
   bool has_news_ = true;
+  std::chrono::steady_clock::time_point next_check_;
+  std::unique_ptr<Opener> opener_;  // ends first: it tells news_
 };
 
 }  // namespace trainyard::comm

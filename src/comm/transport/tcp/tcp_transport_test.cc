@@ -64,6 +64,14 @@ class TcpTransportTest : public ::testing::TestWithParam<std::uint32_t> {
     return nullptr;
   }
 
+  // Until all that was published has left.
+  void send_out(std::int32_t rank) {
+    const auto end = steady_clock::now() + seconds(20);
+    while (!transport(rank).flush() && steady_clock::now() < end) {
+      transport(rank).wait(Patience::kSleep, kTurn);
+    }
+  }
+
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
@@ -155,10 +163,32 @@ TEST_P(TcpTransportTest, OneMessageGoesToSeveral) {
   const auto slot = transport(0).try_reserve(all, 8);
   std::ranges::fill(slot, std::byte{9});
   transport(0).publish(all, {.sequence = 3, .signature = {}});
+  send_out(0);
   for (const std::int32_t rank : all) {
     const Inbound* inbound = receive(rank, 0);
     ASSERT_NE(inbound, nullptr);
     EXPECT_EQ(inbound->bytes[7], std::byte{9});
+  }
+}
+
+TEST_P(TcpTransportTest, WhatWasPublishedArrivesThoughItsSenderEnds) {
+  start(2);
+  constexpr int kMessages = 40;  // more than the kernel takes
+  const std::int32_t to = 0;
+  std::jthread sender([&] {
+    for (int i = 0; i < kMessages; ++i) {
+      std::span<std::byte> slot;
+      while (slot.data() == nullptr) {
+        slot = transport(1).try_reserve({&to, 1}, 262144);
+      }
+      transport(1).publish({&to, 1}, {.sequence = 1, .signature = {}});
+    }
+    at(1).transport.reset();
+  });
+  std::this_thread::sleep_for(milliseconds(50));
+  for (int i = 0; i < kMessages; ++i) {
+    ASSERT_NE(receive(0, 1), nullptr) << i;
+    transport(0).release(1);
   }
 }
 
@@ -167,6 +197,7 @@ TEST_P(TcpTransportTest, ABrokenConnectionIsAFaultThatNamesThePeer) {
   const std::int32_t to = 0;
   static_cast<void>(transport(1).try_reserve({&to, 1}, 1));
   transport(1).publish({&to, 1}, {.sequence = 1, .signature = {}});
+  send_out(1);
   ASSERT_NE(receive(0, 1), nullptr);
   transport(0).release(1);
   at(1).transport.reset();
@@ -182,8 +213,38 @@ TEST_P(TcpTransportTest, APeerThatCannotBeReachedIsAFaultThatSaysWhatWasTried) {
   const std::int32_t to = 1;
   static_cast<void>(transport(0).try_reserve({&to, 1}, 1));
   transport(0).publish({&to, 1}, {.sequence = 1, .signature = {}});
+  EXPECT_FALSE(transport(0).flush());  // the message has not left
   EXPECT_EQ(receive(0, 1), nullptr);
   EXPECT_THAT(at(0).fault.error().message, HasSubstr("127.0.0.1:"));
+  EXPECT_TRUE(transport(0).flush());  // and never will: after a fault nothing goes out
+}
+
+// A peer that computes takes nothing for a while; its host acknowledges all the same.
+TEST_P(TcpTransportTest, APeerThatReadsLateIsNoFault) {
+  start(2);
+  const auto data = pattern(262144, 3);
+  const std::int32_t to = 1;
+  Ticket ticket = 0;
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(
+        transport(0).try_send_in_place({&to, 1}, {.sequence = 1, .signature = {}}, data, &ticket));
+  }
+  const auto end = steady_clock::now() + kSilence + milliseconds(1500);
+  while (steady_clock::now() < end) {
+    transport(0).wait(Patience::kSleep, milliseconds(100));
+  }
+  EXPECT_FALSE(at(0).fault.is_raised());
+  std::jthread reader([&] {
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_NE(receive(1, 0), nullptr);
+      transport(1).release(0);
+    }
+  });
+  const auto most = steady_clock::now() + seconds(20);
+  while (!transport(0).is_sent(ticket) && steady_clock::now() < most) {
+    transport(0).wait(Patience::kSleep, milliseconds(10));
+  }
+  EXPECT_TRUE(transport(0).is_sent(ticket));
 }
 
 TEST_P(TcpTransportTest, WakesFromAnotherThread) {
@@ -198,7 +259,7 @@ TEST_P(TcpTransportTest, WakesFromAnotherThread) {
 TEST(Acceptor, GivesNothingToStrangers) {
   Acceptor acceptor(*listen_tcp({"127.0.0.1", 0}), kSecret, 1);
   const auto try_to = [&](const Greeting& greeting) {
-    return open_data_connection({"127.0.0.1"}, acceptor.port(), greeting, seconds(2));
+    return open_data_connection({"127.0.0.1"}, acceptor.port(), greeting, std::stop_token());
   };
   EXPECT_FALSE(try_to({.secret = "guessed", .from = 0, .to = 1}));
   EXPECT_FALSE(try_to({.secret = kSecret, .from = 0, .to = 2}));  // another process had the port
@@ -216,8 +277,8 @@ TEST(Acceptor, GivesNothingToStrangers) {
 TEST(Acceptor, ARankIsFoundBehindAddressesThatDoNotAnswer) {
   Acceptor acceptor(*listen_tcp({"127.0.0.1", 0}), kSecret, 1);
   const Greeting greeting{.secret = kSecret, .from = 0, .to = 1};
-  EXPECT_TRUE(
-      open_data_connection({"127.0.0.9", "127.0.0.1"}, acceptor.port(), greeting, seconds(2)));
+  EXPECT_TRUE(open_data_connection({"127.0.0.9", "127.0.0.1"}, acceptor.port(), greeting,
+                                   std::stop_token()));
 }
 
 TEST(MessageHeader, ComesBackAndRefusesGarbage) {
