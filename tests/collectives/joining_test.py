@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worlds that do not come together, and strangers at the door."""
+import subprocess
+import sys
+import time
+import urllib.parse
+
+import pytest
+from conftest import wait_for
+
+pytestmark = pytest.mark.root
+
+NOISE = r'''
+import os, socket, sys, time
+address, *ports = sys.argv[1:]
+kept = []
+for port in map(int, ports):
+    for noise in (b"GET / HTTP/1.1\r\n\r\n", b"TYC\x01\xff\xff\xff\xff", b"TYC\x63\x04\0\0\0abcd", os.urandom(5000),
+                  b"TYC\x01\x08\0\0\0\xff\0\0\0abcd", b"TY", b""):
+        one = socket.create_connection((address, port), 3)
+        try:
+            one.sendall(noise)
+        except OSError:
+            pass
+        kept.append(one)
+time.sleep(0.3)
+'''
+
+
+def path_of(world, what, rank, name="world"):
+    return world.store / urllib.parse.quote(f"trainyard/{name}/{what}/{rank}", safe="")
+
+
+def fields_of(entry):
+    fields, rest = [], entry[8:]
+    while rest:
+        size = int.from_bytes(rest[:4], "little")
+        fields.append(rest[4:4 + size])
+        rest = rest[4 + size:]
+    return fields
+
+
+def entry_of(fields, version=None, like=b""):
+    payload = b"".join(len(field).to_bytes(4, "little") + field for field in fields)
+    return b"TYC" + bytes([like[3] if version is None else version]) + len(payload).to_bytes(4, "little") + payload
+
+
+def own_entry(world):
+    """What rank 0 says of itself, once it does."""
+    return wait_for(lambda: path_of(world, "rank", 0).exists() and path_of(world, "rank", 0).read_bytes(), 10,
+                    "the entry of rank 0")
+
+
+def shout(cable, ports):
+    """Garbage from the second host to all of these ports of the first."""
+    subprocess.run(["ip", "netns", "exec", cable.namespaces[1], sys.executable, "-c", NOISE, cable.address(0),
+                    *map(str, ports)], check=True, timeout=20)
+
+
+def test_a_world_that_does_not_complete_lists_who_is_missing(make_world):
+    world = make_world("mixed")
+    for rank in (world[0], world[2]):
+        rank.begin("create", join_timeout=1)
+    for rank in (world[0], world[2]):
+        answer = rank.answer()
+        assert answer.code == "DEADLINE"
+        assert answer.ended - answer.began < 2
+        assert 'the world "world" of 4 ranks did not complete within 1 s: missing 1 and 3' in answer.error
+        assert f"there are rank 0 (pid {world[0].pid} on host-0), rank 2 (pid {world[2].pid} on host-1)" in answer.error
+        assert f"they meet at {world.store}" in answer.error
+
+
+def test_a_rank_that_announced_itself_and_died_is_missing_too(make_world, cable):
+    world = make_world("tcp2")
+    world[0].begin("create", join_timeout=3)
+    fields = fields_of(own_entry(world))
+    fields[0], fields[2], fields[3], fields[4] = b"1", b"elsewhere", b"host-7", b"4711"
+    path_of(world, "rank", 1).write_bytes(entry_of(fields, like=own_entry(world)))
+    # Its ports are open now: noise must not keep the world from noticing.
+    ports = wait_for(lambda: cable.listeners(0), 10, "open ports")
+    shout(cable, ports)
+    answer = world[0].answer()
+    assert answer.code == "DEADLINE"
+    assert answer.ended - answer.began < 4
+    assert "did not complete within 3 s: no connection came from rank 1 (pid 4711 on host-7)" in answer.error
+
+
+@pytest.mark.parametrize("layout", ["shm4", "mixed"])
+def test_two_worlds_of_one_name_are_told_apart(make_world, layout):
+    first = make_world(layout).create()
+    second = make_world(layout)
+    for number, answer in enumerate(second.all("create")):
+        assert answer.code == "ALREADY_EXISTS"
+        assert answer.ended - answer.began < 2
+        assert f"rank {number} (pid {first[number].pid} on host-" in answer.error
+        assert 'has this number in the world "world"' in answer.error
+    assert {answer.code for answer in first.all("run", kind="barrier")} == {"OK"}
+
+
+def test_two_processes_of_one_rank_are_told_apart(make_world):
+    world = make_world("shm2")
+    world[0].begin("create", join_timeout=1)
+    own_entry(world)
+    answer = world[1].do("create", rank=0)
+    assert answer.code == "ALREADY_EXISTS"
+    assert f"rank 0 (pid {world[0].pid} on host-0) has this number" in answer.error
+    assert world[0].answer().code == "DEADLINE"
+
+
+def test_ranks_that_were_told_of_other_sizes_are_named(make_world):
+    world = make_world("tcp2")
+    world[0].begin("create", size=2)
+    world[1].begin("create", size=3, join_timeout=1)
+    answer = world[0].answer()
+    assert answer.code == "CONFLICT"
+    assert f"rank 1 (pid {world[1].pid} on host-1) was told of 3 ranks, this one (rank 0) of 2" in answer.error
+    assert "missing 2" in world[1].answer().error
+
+
+def test_another_version_of_the_protocol_is_named_with_ours(make_world):
+    world = make_world("shm2")
+    world[0].begin("create", join_timeout=5)
+    own = own_entry(world)
+    path_of(world, "rank", 1).write_bytes(entry_of(fields_of(own), version=99))
+    answer = world[0].answer()
+    assert answer.code == "CONFLICT"
+    assert answer.ended - answer.began < 2
+    assert "reading the entry of rank 1" in answer.error
+    assert f"the peer speaks version 99 of the protocol, this side version {own[3]}" in answer.error
+
+
+def test_an_entry_that_is_none_is_an_error(make_world):
+    world = make_world("shm2")
+    path_of(world, "rank", 1).write_bytes(b"something else")
+    answer = world[0].do("create", join_timeout=5)
+    assert answer.code == "CORRUPT"
+    assert "reading the entry of rank 1" in answer.error
+
+
+def test_garbage_on_the_ports_disturbs_nobody(make_world, cable):
+    world = make_world("mixed").create()
+    ports = cable.listeners(0)
+    assert len(ports) == 2  # one of each rank: that of joining is closed
+    for rank in world.ranks:
+        rank.begin("run", kind="barrier")
+    assert {rank.answer().code for rank in world.ranks} == {"OK"}
+    began = time.monotonic()
+    shout(cable, ports)
+    answers = world.all("run", kind="all_reduce", count=1_000_000, dtype="int8")
+    assert {(answer.code, answer.value) for answer in answers} == {("OK", "04" * 16)}
+    assert time.monotonic() - began < 5
+
+
+def test_an_interface_that_is_none_is_named_with_those_there_are(make_world, cable):
+    world = make_world("tcp2")
+    world[1].begin("create", join_timeout=2)
+    answer = world[0].do("create", interface="ib0")
+    assert answer.code == "NOT_FOUND"
+    assert f'no network interface is "ib0"; this machine has: ' in answer.error
+    assert f"{cable.links[0]} {cable.address(0)}/24" in answer.error
+    assert world[1].answer().code == "DEADLINE"
