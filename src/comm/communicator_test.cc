@@ -72,7 +72,7 @@ std::string name_of_arrangement(std::size_t index) {
 
 class CreateTest : public ::testing::TestWithParam<HostOf> {};
 INSTANTIATE_TEST_SUITE_P(Hosts, CreateTest, ::testing::Values(one_host, two_hosts, own_hosts),
-                         [](const auto& info) { return name_of_arrangement(info.index); });
+                         [](const auto& one) { return name_of_arrangement(one.index); });
 
 TEST_P(CreateTest, SumsOverAllRanks) {
   run_world(5, GetParam(), [](Communicator& communicator) {
@@ -153,9 +153,9 @@ TEST_P(CreateTest, RanksAgreeOnAnOperationElsewhereBeforeItBegins) {
     const auto all = agreed->wait();
     ASSERT_TRUE(all) << all.error().message;
     signature.count = communicator.rank() == 1 ? 8 : 9;
+    // A rank that comes late may find the disagreement of the others.
     agreed = communicator.agree(signature, 36, seconds(30));
-    ASSERT_TRUE(agreed);
-    const auto done = agreed->wait();
+    const auto done = agreed ? agreed->wait() : Result<void>(agreed.error());
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, Code::kConflict);
     EXPECT_THAT(done.error().message, HasSubstr("all_reduce of 8 float32"));
@@ -174,7 +174,8 @@ TEST_P(CreateTest, OperationsElsewhereAreComparedToo) {
     EXPECT_THAT(communicator.flight_record(), HasSubstr("completed"));
     ASSERT_TRUE(communicator.run(Operation{}));  // all have come so far
     signature.count = communicator.rank() == 1 ? 8 : 9;
-    EXPECT_TRUE(communicator.begin_elsewhere(signature, 36));
+    static_cast<void>(
+        communicator.begin_elsewhere(signature, 36));  // or it finds the others' fault
     const auto deadline = steady_clock::now() + seconds(5);
     while (!communicator.fault() && steady_clock::now() < deadline) {
       std::this_thread::yield();
