@@ -14,6 +14,12 @@ from conftest import ROOT
 RANKS = Path(__file__).parent / "ranks"
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
 class Reports:
     """What the ranks of one world said: {"case": ..., "rank": ..., ...} each."""
 
@@ -32,15 +38,12 @@ class Reports:
 
 class Torch:
     def __init__(self, python):
-        self.python = python
+        self.python, self.free_port = python, free_port
 
     def run(self, script, size, *arguments, seconds=240, python_path=ROOT / "python", **environment):
         """A world of `size` ranks, with torchrun's variables; ended after `seconds`."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         base = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINYARD_COMM_", "OMPI_"))}
-        base |= {"PYTHONPATH": str(python_path), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        base |= {"PYTHONPATH": str(python_path), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
                  "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"} | environment
         processes = [subprocess.Popen(
             [self.python, RANKS / script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -66,6 +69,6 @@ def torch():
     folder = os.environ.get("YARD_TORCH_ENV") or subprocess.run(
         [ROOT / "tools/python_env", "torch"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     python = Path(folder) / "bin/python"
-    subprocess.run([python, "-m", "trainyard.torch._shim_build"], check=True, stdout=subprocess.DEVNULL,
+    subprocess.run([python, "-m", "trainyard.shim_build"], check=True, stdout=subprocess.DEVNULL,
                    env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
     return Torch(python)

@@ -9,27 +9,16 @@ CASES = re.findall(r"^@case\ndef (\w+)", (ROOT / "tests/pytorch/ranks/semantics.
 
 
 @pytest.fixture(scope="session")
-def on_yard(torch):
-    return torch.run("semantics.py", 4, "yard")
+def world(torch):
+    return torch.run("semantics.py", 4)
 
 
-@pytest.fixture(scope="session")
-def on_yard_and_gloo(torch):
-    return torch.run("semantics.py", 3, "yard+gloo")
-
-
+@pytest.mark.parametrize("backend", ["yard", "yard+gloo"])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("case", CASES)
-def test_yard_does_as_gloo(on_yard, case, size):
-    on_yard.assert_all_well(f"{case} {size}")
+def test_our_backends_do_as_gloo(world, case, size, backend):
+    world.assert_all_well(f"{case} {size} {backend}")
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("case", CASES)
-def test_gloo_under_watch_does_as_gloo(on_yard_and_gloo, case, size):
-    on_yard_and_gloo.assert_all_well(f"{case} {size}")
-
-
-def test_ranks_end_well(on_yard, on_yard_and_gloo):
-    assert on_yard.codes == [0] * 4, on_yard.errors[-2000:]
-    assert on_yard_and_gloo.codes == [0] * 3, on_yard_and_gloo.errors[-2000:]
+def test_ranks_end_well(world):
+    assert world.codes == [0] * 4, world.errors[-2000:]

@@ -25,7 +25,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from . import _buckets, _shim_build
+from .. import shim_build
+from . import _buckets
 
 __all__ = ["abort", "flight_record", "register"]
 
@@ -66,7 +67,7 @@ def _settings(options):
 
 
 def _make(options, _backend_options=None, name="yard"):
-    backend = _shim_build.shim().make(options.store, name, _settings(options))
+    backend = shim_build.shim().make(options.store, name, _settings(options))
     if os.environ.get("TRAINYARD_COMM_BUCKETS", "1") != "0":
         _buckets.install()
     return backend
@@ -87,7 +88,7 @@ def _make_inner(name, options, backend_options):
 def _make_guarded(inner_name, options, backend_options=None, name=None):
     inner = _make_inner(inner_name, options, backend_options)
     store = dist.PrefixStore("yard/", options.store)
-    return _shim_build.shim().guard(inner, store, name or f"yard+{inner_name}", _settings(options))
+    return shim_build.shim().guard(inner, store, name or f"yard+{inner_name}", _settings(options))
 
 
 def _register(name, make, devices):
@@ -119,13 +120,13 @@ def flight_record(group=None):
     """The last 4,096 operations of this rank in `group`, one JSON object a line, oldest first: their
     numbers, what they were, in which state they are and when they began and ended (microseconds).
     ValueError for a group of another backend. From any thread, also while operations hang."""
-    return _shim_build.shim().flight_record(_backend_of(group))
+    return shim_build.shim().flight_record(_backend_of(group))
 
 
 def abort(reason, group=None):
     """Ends all operations of all ranks of `group`, within a second, by an error that says `reason`.
     The group cannot be used after it. From any thread."""
-    _shim_build.shim().abort(_backend_of(group), reason)
+    shim_build.shim().abort(_backend_of(group), reason)
 
 
 register()

@@ -11,7 +11,7 @@ import contextlib
 import torch
 import torch.distributed as dist
 
-from . import _shim_build
+from .. import shim_build
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def shared_memory(backend):
     if backend is None:
         yield
         return
-    shim = _shim_build.shim()
+    shim = shim_build.shim()
     shim.route_memory(backend)
     try:
         yield
@@ -32,7 +32,7 @@ def _yard_backend(arguments):
     for one in arguments:
         if isinstance(one, dist.ProcessGroup) and torch.device("cpu") in one._device_types:
             backend = one._get_backend(torch.device("cpu"))
-            return backend if _shim_build.shim().is_ours(backend) else None
+            return backend if shim_build.shim().is_ours(backend) else None
     return None
 
 

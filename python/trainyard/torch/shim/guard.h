@@ -53,25 +53,17 @@ class Guard {
         communicator_(std::move(communicator)),
         monitor_(std::make_unique<Monitor>(communicator_, std::move(abort_inner))) {}
 
-  template <typename Call>
-  WorkPtr collective(const Description& what, Milliseconds timeout, const Call& call) {
+  // `call` may be called later, on another thread: it holds what it needs.
+  WorkPtr collective(const Description& what, Milliseconds timeout, std::function<WorkPtr()> call) {
     ++sequence_;
-    Numbered number{.sequence = 0, .what = what.what};
-    char* error = nullptr;
-    const int code = yard_comm_begin(usable()->get(), &number.what, &number.sequence, &error);
-    check(code, error);
-    WorkPtr inner;
-    try {
-      inner = call();
-    } catch (...) {
-      yard_comm_end(communicator_->get(), number.sequence, 0);
-      throw;
+    const Milliseconds own = what.timeout.count() > 0 ? what.timeout : timeout;
+    if (!what.is_cpu || is_coalescing_) {
+      return begin_at_once(what, own, call);
     }
-    if (is_coalescing_) {
-      coalesced_.push_back(number);
-      return inner;
-    }
-    return follow(what, timeout, std::move(inner), {number});
+    auto work = new_work(what, own);
+    work->launch_when_agreed(what.what, launcher_, std::move(call));
+    monitor_->add(work);
+    return work;
   }
 
   template <typename Call>
@@ -105,7 +97,10 @@ class Guard {
       yard_comm_abort(communicator_->get(), reason.c_str());
     }
   }
-  void stop_looking() { monitor_.reset(); }
+  void stop() {
+    launcher_->stop();
+    monitor_.reset();
+  }
   void leave() { communicator_.reset(); }
   std::string flight_record() const {
     return communicator_ == nullptr ? "" : taken(yard_comm_flight_record(communicator_->get()));
@@ -120,16 +115,40 @@ class Guard {
     return communicator_;
   }
 
+  // The streams of a GPU are the caller's: launched on this thread, without waiting for others.
+  WorkPtr begin_at_once(const Description& what, Milliseconds timeout,
+                        const std::function<WorkPtr()>& call) {
+    Numbered number{.sequence = 0, .what = what.what};
+    char* error = nullptr;
+    const int code = yard_comm_begin(usable()->get(), &number.what, &number.sequence, &error);
+    check(code, error);
+    WorkPtr inner;
+    try {
+      inner = call();
+    } catch (...) {
+      yard_comm_end(communicator_->get(), number.sequence, 0);
+      throw;
+    }
+    if (is_coalescing_) {
+      coalesced_.push_back(number);
+      return inner;
+    }
+    return follow(what, timeout, std::move(inner), {number});
+  }
+
+  c10::intrusive_ptr<GuardedWork> new_work(const Description& what, Milliseconds timeout) const {
+    return c10::make_intrusive<GuardedWork>(Header{.rank = rank_,
+                                                   .type = what.type,
+                                                   .title = nullptr,
+                                                   .sequence = sequence_,
+                                                   .timeout = timeout},
+                                            usable(), what.is_cpu);
+  }
+
   WorkPtr follow(const Description& what, Milliseconds timeout, WorkPtr inner,
                  std::vector<Numbered> numbers) {
-    auto work = c10::make_intrusive<GuardedWork>(
-        Header{.rank = rank_,
-               .type = what.type,
-               .title = nullptr,
-               .sequence = sequence_,
-               .timeout = what.timeout.count() > 0 ? what.timeout : timeout},
-        usable(), std::move(inner), what.is_cpu);
-    work->follow_inner_future(std::move(numbers));
+    auto work = new_work(what, timeout);
+    work->follow(std::move(inner), std::move(numbers));
     monitor_->add(work);
     return work;
   }
@@ -137,6 +156,7 @@ class Guard {
   int rank_;
   std::string name_;
   CommunicatorPtr communicator_;
+  std::shared_ptr<Launcher> launcher_ = std::make_shared<Launcher>();  // also of works under way
   std::unique_ptr<Monitor> monitor_;
   std::uint64_t sequence_ = 0;
   bool is_coalescing_ = false;

@@ -37,34 +37,38 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return reduced(c10d::OpType::ALLREDUCE, YARD_ALL_REDUCE, tensors, options,
-                   [&](const auto& own) { return inner_->allreduce(tensors, own); });
+                   [=, this](const auto& own) mutable { return inner_->allreduce(tensors, own); });
   }
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override {
-    return reduced(c10d::OpType::ALLREDUCE_COALESCED, YARD_ALL_REDUCE, tensors, options,
-                   [&](const auto& own) { return inner_->allreduce_coalesced(tensors, own); });
+    return reduced(
+        c10d::OpType::ALLREDUCE_COALESCED, YARD_ALL_REDUCE, tensors, options,
+        [=, this](const auto& own) mutable { return inner_->allreduce_coalesced(tensors, own); });
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return reduced(
         c10d::OpType::REDUCE, YARD_REDUCE, tensors, options,
-        [&](const auto& own) { return inner_->reduce(tensors, own); },
+        [=, this](const auto& own) mutable { return inner_->reduce(tensors, own); },
         static_cast<int>(options.rootRank));
   }
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override {
     return reduced(c10d::OpType::REDUCE_SCATTER, YARD_REDUCE_SCATTER, inputs.at(0), options,
-                   [&](const auto& own) { return inner_->reduce_scatter(outputs, inputs, own); });
+                   [=, this](const auto& own) mutable {
+                     return inner_->reduce_scatter(outputs, inputs, own);
+                   });
   }
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    return reduced(
-        c10d::OpType::_REDUCE_SCATTER_BASE, YARD_REDUCE_SCATTER, {input}, options,
-        [&](const auto& own) { return inner_->_reduce_scatter_base(output, input, own); });
+    return reduced(c10d::OpType::_REDUCE_SCATTER_BASE, YARD_REDUCE_SCATTER, {input}, options,
+                   [=, this](const auto& own) mutable {
+                     return inner_->_reduce_scatter_base(output, input, own);
+                   });
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
     return reduced(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, YARD_REDUCE_SCATTER, inputs,
-                   options, [&](const auto& own) {
+                   options, [=, this](const auto& own) mutable {
                      return inner_->reduce_scatter_tensor_coalesced(outputs, inputs, own);
                    });
   }
@@ -72,29 +76,32 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     return moved(
         c10d::OpType::BROADCAST, YARD_BROADCAST, tensors, options,
-        [&](const auto& own) { return inner_->broadcast(tensors, own); },
+        [=, this](const auto& own) mutable { return inner_->broadcast(tensors, own); },
         static_cast<int>(options.rootRank));
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return moved(c10d::OpType::ALLGATHER, YARD_ALL_GATHER, outputs.at(0), options,
-                 [&](const auto& own) { return inner_->allgather(outputs, inputs, own); });
+    return moved(
+        c10d::OpType::ALLGATHER, YARD_ALL_GATHER, outputs.at(0), options,
+        [=, this](const auto& own) mutable { return inner_->allgather(outputs, inputs, own); });
   }
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override {
-    return moved(
-        c10d::OpType::ALLGATHER_COALESCED, YARD_ALL_GATHER, outputs.at(0), options,
-        [&](const auto& own) { return inner_->allgather_coalesced(outputs, inputs, own); });
+    return moved(c10d::OpType::ALLGATHER_COALESCED, YARD_ALL_GATHER, outputs.at(0), options,
+                 [=, this](const auto& own) mutable {
+                   return inner_->allgather_coalesced(outputs, inputs, own);
+                 });
   }
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
-    return moved(c10d::OpType::_ALLGATHER_BASE, YARD_ALL_GATHER, {output}, options,
-                 [&](const auto& own) { return inner_->_allgather_base(output, input, own); });
+    return moved(
+        c10d::OpType::_ALLGATHER_BASE, YARD_ALL_GATHER, {output}, options,
+        [=, this](const auto& own) mutable { return inner_->_allgather_base(output, input, own); });
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
     return moved(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, YARD_ALL_GATHER, outputs, options,
-                 [&](const auto& own) {
+                 [=, this](const auto& own) mutable {
                    return inner_->allgather_into_tensor_coalesced(outputs, inputs, own);
                  });
   }
@@ -102,14 +109,14 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
                  const c10d::GatherOptions& options) override {
     return moved(
         c10d::OpType::GATHER, YARD_GATHER, inputs, options,
-        [&](const auto& own) { return inner_->gather(outputs, inputs, own); },
+        [=, this](const auto& own) mutable { return inner_->gather(outputs, inputs, own); },
         static_cast<int>(options.rootRank));
   }
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                   const c10d::ScatterOptions& options) override {
     return moved(
         c10d::OpType::SCATTER, YARD_SCATTER, outputs, options,
-        [&](const auto& own) { return inner_->scatter(outputs, inputs, own); },
+        [=, this](const auto& own) mutable { return inner_->scatter(outputs, inputs, own); },
         static_cast<int>(options.rootRank));
   }
   // Ranks may send and get different amounts.
@@ -118,14 +125,15 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
                         std::vector<std::int64_t>& input_splits,
                         const c10d::AllToAllOptions& options) override {
     return moved(c10d::OpType::ALLTOALL_BASE, YARD_ALL_TO_ALL, {input.flatten().narrow(0, 0, 0)},
-                 options, [&](const auto& own) {
+                 options, [=, this](const auto& own) mutable {
                    return inner_->alltoall_base(output, input, output_splits, input_splits, own);
                  });
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options) override {
-    return moved(c10d::OpType::ALLTOALL, YARD_ALL_TO_ALL, {inputs.at(0).flatten().narrow(0, 0, 0)},
-                 options, [&](const auto& own) { return inner_->alltoall(outputs, inputs, own); });
+    return moved(
+        c10d::OpType::ALLTOALL, YARD_ALL_TO_ALL, {inputs.at(0).flatten().narrow(0, 0, 0)}, options,
+        [=, this](const auto& own) mutable { return inner_->alltoall(outputs, inputs, own); });
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
@@ -133,7 +141,7 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
                            .what = {.kind = YARD_BARRIER, .dtype = YARD_U8, .root = -1},
                            .timeout = options.timeout};
     return guard_.collective(what, options_->timeout,
-                             [&] { return inner_->barrier(for_inner(options)); });
+                             [this, own = for_inner(options)] { return inner_->barrier(own); });
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) override {
     guard_.barrier(options.timeout.count() > 0 ? options.timeout : options_->timeout);
@@ -175,7 +183,7 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
   void shutdown() override {
     if (!is_shut_down_) {
       is_shut_down_ = true;
-      guard_.stop_looking();
+      guard_.stop();
       inner_->shutdown();
       guard_.leave();
     }
@@ -194,7 +202,9 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
                   .what = {.kind = kind, .dtype = YARD_U8, .reduce = reduce, .root = root},
                   .timeout = options.timeout},
                  tensors);
-    return guard_.collective(what, options_->timeout, [&] { return call(for_inner(options)); });
+    return guard_.collective(
+        what, options_->timeout,
+        [own_call = call, own = for_inner(options)]() mutable { return own_call(own); });
   }
 
   template <typename Options, typename Call>
@@ -204,7 +214,9 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
                                        .what = {.kind = kind, .dtype = YARD_U8, .root = root},
                                        .timeout = options.timeout},
                                       tensors);
-    return guard_.collective(what, options_->timeout, [&] { return call(for_inner(options)); });
+    return guard_.collective(
+        what, options_->timeout,
+        [own_call = call, own = for_inner(options)]() mutable { return own_call(own); });
   }
 
   std::string name_;

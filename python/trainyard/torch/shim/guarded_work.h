@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "completer.h"
+#include "launcher.h"
 #include "work.h"
 
 namespace trainyard::torch_shim {
@@ -28,40 +29,46 @@ class GuardedWork final : public c10d::Work {
   // How long the library may take to say why another backend failed.
   static constexpr Milliseconds kExplanation{1500};
 
-  GuardedWork(const Header& header, CommunicatorPtr communicator, WorkPtr inner, bool is_watched)
+  // `is_watched`: the inner future tells its end. Others are looked at by the monitor (on GPUs), or
+  // end with wait() (send and receive).
+  GuardedWork(const Header& header, CommunicatorPtr communicator, bool is_watched)
       : c10d::Work(header.rank, header.type, header.title),
         header_(header),
         communicator_(std::move(communicator)),
-        inner_(std::move(inner)),
         is_watched_(is_watched),
         begun_(Clock::now()) {}
+  ~GuardedWork() override {
+    if (agreement_ != nullptr) {
+      yard_work_free(agreement_);
+    }
+  }
 
-  // Of a CPU's collective: the inner future tells its end. Others are looked at by the monitor, or
-  // end with wait() (send and receive).
-  void follow_inner_future(std::vector<Numbered> numbers) {
-    numbers_ = std::move(numbers);
-    if (!is_watched_) {
-      return;
-    }
+  // Launches it on `launcher` once all ranks have come to the same operation.
+  void launch_when_agreed(const yard_elsewhere& what, std::shared_ptr<Launcher> launcher,
+                          std::function<WorkPtr()> call) {
+    launcher_ = std::move(launcher);
+    call_ = std::move(call);
+    char* error = nullptr;
+    const int code =
+        yard_comm_agree(communicator_->get(), &what, header_.timeout.count(), &agreement_, &error);
+    check(code, error);
+    numbers_ = {{yard_work_sequence(agreement_), what}};
     auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
-    try {
-      inner_future_ = inner_->getFuture();
-    } catch (const c10::Error&) {  // some of Gloo's have none
-      Completer::get().post([self] { self->follow_by_waiting(); });
-      return;
-    }
-    inner_future_->addCallback([self](c10::ivalue::Future& inner) {
-      if (inner.hasError()) {
-        self->inner_failed(inner.tryRetrieveErrorMessage());
-      } else {
-        self->end(nullptr);
-      }
-    });
+    yard_work_on_done(agreement_, agreed, self.release());
+  }
+
+  // It was launched already, under these numbers.
+  void follow(WorkPtr inner, std::vector<Numbered> numbers) {
+    numbers_ = std::move(numbers);
+    inner_ = std::move(inner);
   }
 
   bool wait(Milliseconds timeout) override {
     if (!is_watched_) {
       return wait_inner(timeout);
+    }
+    if (timeout == kNoTimeout && agreement_ != nullptr) {
+      yard_work_wait(agreement_, nullptr);
     }
     std::unique_lock<std::mutex> lock(mutex_);
     if (timeout == kNoTimeout) {
@@ -77,7 +84,10 @@ class GuardedWork final : public c10d::Work {
   }
 
   void synchronize() override { inner_->synchronize(); }
-  std::vector<at::Tensor> result() override { return inner_->result(); }
+  std::vector<at::Tensor> result() override {
+    wait(kNoTimeout);
+    return inner_->result();
+  }
   std::uint64_t getSequencenumber() const override { return header_.sequence; }
 
   FuturePtr getFuture() override {
@@ -127,6 +137,43 @@ class GuardedWork final : public c10d::Work {
   }
 
  private:
+  static void agreed(void* context, int code, const char* message) {
+    auto self = c10::intrusive_ptr<GuardedWork>::reclaim(static_cast<GuardedWork*>(context));
+    if (code != YARD_OK) {
+      self->end(exception_of(code, message));
+    } else if (!self->launcher_->post([self] { self->launch(); })) {
+      self->end(exception_of(YARD_CANCELLED, "the process group was shut down"));
+    }
+  }
+
+  void launch() {
+    try {
+      inner_ = call_();
+    } catch (...) {
+      end(std::current_exception());
+      return;
+    }
+    call_ = nullptr;
+    follow_inner_future();
+  }
+
+  void follow_inner_future() {
+    auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
+    try {
+      inner_future_ = inner_->getFuture();
+    } catch (const c10::Error&) {  // some of Gloo's have none
+      Completer::get().post([self] { self->follow_by_waiting(); });
+      return;
+    }
+    inner_future_->addCallback([self](c10::ivalue::Future& inner) {
+      if (inner.hasError()) {
+        self->inner_failed(inner.tryRetrieveErrorMessage());
+      } else {
+        self->end(nullptr);
+      }
+    });
+  }
+
   void follow_by_waiting() {
     try {
       inner_->wait(kNoTimeout);
@@ -221,8 +268,11 @@ class GuardedWork final : public c10d::Work {
 
   Header header_;
   CommunicatorPtr communicator_;
-  WorkPtr inner_;
   bool is_watched_;
+  yard_work* agreement_ = nullptr;
+  std::shared_ptr<Launcher> launcher_;
+  std::function<WorkPtr()> call_;
+  WorkPtr inner_;  // once it is launched
   Clock::time_point begun_;
   std::vector<Numbered> numbers_;
   std::mutex future_mutex_;

@@ -6,7 +6,7 @@ version, and named for it, for Python's, for the library's and for its own text.
 this package (a wheel may bring it) and in ~/.cache/trainyard/torch-shim, and compiled there once
 otherwise, which takes about 20 s and g++ with C++20.
 
-    python -m trainyard.torch._shim_build [FOLDER]     compiles into FOLDER, and prints the file
+    python -m trainyard.shim_build [FOLDER]     compiles into FOLDER, and prints the file
 """
 import ctypes
 import fcntl
@@ -22,7 +22,7 @@ import sysconfig
 import threading
 from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parent / "torch"
 _BUILT = _HERE / "built"
 _NAME = "trainyard.torch._shim"
 _lock = threading.Lock()
@@ -55,8 +55,8 @@ def _library():
 
 
 def _sources():
-    return [_HERE / "backend.cc", *sorted((_HERE / "shim").glob("*.h")),
-            _header_folder() / "yard_comm.h"]
+    own = {file for file in (_HERE / "shim").glob("*.h") if file.name != "yard_comm.h"}
+    return [_HERE / "backend.cc", *sorted(own), _header_folder() / "yard_comm.h"]
 
 
 def _torch_folder():

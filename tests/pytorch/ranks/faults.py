@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks are told when one of them disagrees, is late, gives up or dies, on each of our
+backends. Each fault ends a group of its own; a plain Gloo group keeps the ranks together in between."""
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from report import RANK, SIZE, tell, tell_error
+
+import trainyard.torch
+
+BACKENDS = ("yard", "yard+gloo")
+
+
+def group(seconds=60):
+    made = dist.new_group(range(SIZE), backend=BACKEND, timeout=timedelta(seconds=seconds))
+    dist.all_reduce(torch.ones(1), group=made)
+    dist.barrier()
+    return made
+
+
+def sum_of(count, made, dtype=torch.float32):
+    dist.all_reduce(torch.ones(count, dtype=dtype), group=made)
+
+
+def last_state(made):
+    return trainyard.torch.flight_record(made).splitlines()[-1]
+
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+
+for BACKEND in BACKENDS:
+    made = group()
+    tell_error(f"{BACKEND}: count", lambda: sum_of(9 if RANK == 1 else 8, made))
+    tell(f"{BACKEND}: record", text=last_state(made))
+    tell_error(f"{BACKEND}: closed", lambda: sum_of(8, made))
+
+    made = group()
+    tell_error(f"{BACKEND}: operation", lambda: dist.broadcast(torch.ones(8), 0, group=made) if RANK == 2 else sum_of(8, made))
+
+    made = group()
+    tell_error(f"{BACKEND}: future", lambda: dist.all_reduce(
+        torch.ones(8), dist.ReduceOp.MAX if RANK == 0 else dist.ReduceOp.MIN, group=made,
+        async_op=True).get_future().wait())
+
+    made = group(seconds=2)
+    if RANK != 2:
+        tell_error(f"{BACKEND}: late", lambda: sum_of(8, made))
+    dist.barrier()
+
+    made = group(seconds=60)
+    if RANK != 1:
+        tell_error(f"{BACKEND}: monitored barrier", lambda: dist.monitored_barrier(made, timeout=timedelta(seconds=2)))
+    dist.barrier()
+
+    made = group()
+    if RANK == 0:
+        threading.Timer(0.3, lambda: trainyard.torch.abort("the loss is not a number", made)).start()
+    tell_error(f"{BACKEND}: abort", lambda: sum_of(8, made) if RANK != 0 else (time.sleep(1), sum_of(8, made)))
+    dist.barrier()
+
+groups = []
+for BACKEND in BACKENDS:
+    groups.append((BACKEND, group()))
+tell("before the kill", pid=os.getpid())
+if RANK == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+for BACKEND, made in groups:
+    tell_error(f"{BACKEND}: killed", lambda: sum_of(8, made))
+time.sleep(1)  # the other one is to hear of this death, not of the next
+os._exit(0)  # the plain group has lost a rank, and may wait for it

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training on our backends gives the losses that it gives on Gloo (ranks/training.py)."""
+import pytest
+
+OURS = ("yard", "yard+gloo")
+
+
+@pytest.fixture(scope="session")
+def world(torch):
+    return torch.run("training.py", 2)
+
+
+def losses(world, case):
+    return {line["rank"]: line["losses"] for line in world.of(case)}
+
+
+@pytest.mark.parametrize("backend", OURS)
+@pytest.mark.parametrize("way", ["ddp {} 0", "ddp {} 2", "fsdp {}"])
+def test_losses_are_those_on_gloo(world, way, backend):
+    expected = losses(world, way.format("gloo"))
+    assert losses(world, way.format(backend)) == expected
+    assert expected[0][-1] < expected[0][0]
+
+
+def test_fsdp_may_use_memory_of_the_group(world):
+    assert losses(world, "fsdp yard from group") == losses(world, "fsdp gloo")
+
+
+def test_gradient_buckets_lie_in_shared_memory(world):
+    assert all(line["in_shared_memory"] for line in world.of("ddp yard 0"))
+    assert not any(line["in_shared_memory"] for line in world.of("ddp gloo 0"))
+
+
+@pytest.mark.parametrize("backend", OURS)
+@pytest.mark.parametrize("what", ["mesh", "checkpoint", "pipeline"])
+def test_other_parts_of_pytorch_work(world, what, backend):
+    world.assert_all_well(f"{what} {backend}")
+
+
+@pytest.mark.parametrize(("hook", "distance"), [("fp16", 0.001), ("bf16", 0.01), ("int8", 0.01),
+                                                ("power_sgd", 0.2), ("deep_gradient", 0.7)])
+def test_compressed_gradients_train_nearly_as_well(world, hook, distance):
+    plain, compressed = losses(world, "hook none")[0], losses(world, f"hook {hook}")[0]
+    gained, plain_gain = compressed[0] - compressed[-1], plain[0] - plain[-1]
+    assert plain_gain > 0
+    assert gained > (1 - distance) * plain_gain
+
+
+@pytest.mark.parametrize("hook", ["deep_gradient", "power_sgd"])
+def test_what_was_not_sent_survives_a_checkpoint(world, hook):
+    for line in world.of(f"resumed {hook}"):
+        assert line["losses"] == pytest.approx(line["expected"], rel=1e-5)
+
+
+def test_ranks_end_well(world):
+    assert world.codes == [0, 0], world.errors[-3000:]

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job finds: the wheel, unpacked, and nothing of this tree (ranks/smddp.py)."""
+import subprocess
+import zipfile
+
+import pytest
+from conftest import ROOT
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    made = subprocess.run([ROOT / "tools/wheel", folder], check=True, stdout=subprocess.PIPE, text=True)
+    with zipfile.ZipFile(made.stdout.strip()) as archive:
+        archive.extractall(folder / "site")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world(torch, wheel):
+    return torch.run("smddp.py", 2, python_path=wheel / "site", SECOND_PORT=torch.free_port(),
+                     THIRD_PORT=torch.free_port())
+
+
+def test_the_same_files_make_the_same_wheel(wheel, tmp_path):
+    again = subprocess.run([ROOT / "tools/wheel", tmp_path], check=True, stdout=subprocess.PIPE, text=True)
+    (first,) = wheel.glob("*.whl")
+    assert (tmp_path / first.name).read_bytes() == first.read_bytes()
+    assert again.stdout.strip() == str(tmp_path / first.name)
+
+
+def test_a_script_as_documented_for_smddp_trains(world):
+    world.assert_all_well("documented")
+    assert {line["name"] for line in world.of("backend")} == {"smddp"}
+
+
+def test_a_script_for_the_older_interface_trains(world):
+    world.assert_all_well("older")
+
+
+def test_the_name_of_the_backend_is_enough(world):
+    world.assert_all_well("by name alone")
