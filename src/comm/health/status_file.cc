@@ -16,6 +16,7 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::string_view kPrefix = "rank-";
+constexpr int kTries = 1000;
 
 // Files in the making have a dot before their names.
 bool is_status_file(std::string_view name) {
@@ -36,10 +37,10 @@ void remove_unowned(const Path& folder) {
   }
 }
 
-// A new file beside `path`, locked.
+// A new file of the pattern `name`, locked. Waits for those who look, for a moment, whose it is.
 Result<Fd> make_locked(std::string& name) {
   Fd fd(::mkostemp(name.data(), O_CLOEXEC));
-  if (!fd.is_open() || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || ::fchmod(fd.get(), 0644) != 0) {
+  if (!fd.is_open() || ::flock(fd.get(), LOCK_EX) != 0 || ::fchmod(fd.get(), 0644) != 0) {
     return errno_error("make the status file " + name, errno);
   }
   return fd;
@@ -49,8 +50,8 @@ Result<Fd> make_locked(std::string& name) {
 
 Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
   remove_unowned(path.parent_path());
-  // Twice, for somebody may take it for unowned in the moment before it is locked.
-  for (int left = 2; true; --left) {
+  // Again when somebody took it for unowned in the moment before it was locked.
+  for (int left = kTries; true; --left) {
     std::string name = path.parent_path() / ("." + path.filename().string() + ".XXXXXX");
     YARD_TRY(Fd fd, make_locked(name));
     if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&

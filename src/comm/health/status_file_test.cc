@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/health/status_file.h"
 
+#include <atomic>
 #include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -53,6 +57,22 @@ TEST_F(StatusFileTest, TheLatestOfANameStays) {
   const auto second = StatusFile::make(place("rank-0.world"), 2);
   first.reset();
   EXPECT_EQ(std::filesystem::file_size(place("rank-0.world")), 2U);
+}
+
+TEST_F(StatusFileTest, ManyMayBeginAndEndAtOnce) {
+  std::atomic<int> failures = 0;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 8; ++rank) {
+    threads.emplace_back([&, name = "rank-" + std::to_string(rank) + ".world"] {
+      for (int turn = 0; turn < 400; ++turn) {
+        const auto file = StatusFile::make(place(name.c_str()), 64);
+        failures += file && has(name.c_str()) ? 0 : 1;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(failures, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->path()));
 }
 
 TEST_F(StatusFileTest, NeedsItsFolder) {
