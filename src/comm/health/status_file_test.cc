@@ -62,6 +62,7 @@ TEST_F(StatusFileTest, TheLatestOfANameStays) {
 TEST_F(StatusFileTest, ManyMayBeginAndEndAtOnce) {
   std::atomic<int> failures = 0;
   std::vector<std::jthread> threads;
+  threads.reserve(8);
   for (int rank = 0; rank < 8; ++rank) {
     threads.emplace_back([&, name = "rank-" + std::to_string(rank) + ".world"] {
       for (int turn = 0; turn < 400; ++turn) {
