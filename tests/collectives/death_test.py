@@ -38,6 +38,7 @@ def test_a_rank_that_exits_without_leaving_is_named(make_world):
     world[0].begin("run", kind="barrier")
     at = world[1].signal(signal.SIGTERM)
     assert "rank 1 (pid" in errors_after([world[0]], at, 2, "UNAVAILABLE")[0]
+    world[1].process.wait(10)  # its last files close after its connections
 
 
 def test_a_rank_that_left_is_named_by_those_that_need_it(make_world):
@@ -54,7 +55,7 @@ def test_a_rank_that_left_is_named_by_those_that_need_it(make_world):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("stopped", [0, -1], ids=["first", "last"])
 def test_a_stopped_rank_is_named_at_the_time_out_and_hears_of_it(make_world, layout, stopped):
-    world = make_world(layout).create(timeout=1.5)
+    world = make_world(layout).create(timeout=1)
     one = world.ranks[stopped]
     others = world.without(one.number)
     assert {answer.code for answer in world.all("run", kind="barrier")} == {"OK"}
@@ -62,9 +63,9 @@ def test_a_stopped_rank_is_named_at_the_time_out_and_hears_of_it(make_world, lay
     at = time.monotonic()
     for rank in others:
         rank.begin("run", kind="all_reduce", count=100_000)
-    for error in errors_after(others, at, 2.5, "DEADLINE"):
+    for error in errors_after(others, at, 2, "DEADLINE"):
         assert "operation 2 of 'world', all_reduce of 100000 float32 (sum) (400000 bytes)" in error
-        assert "took longer than 1500 ms" in error
+        assert "took longer than 1000 ms" in error
         # Who tells it first has not heard from those either who had nothing to send to it.
         missing = error[error.index("not from: "):].replace(" (last in operation 1)", "")
         assert str(one.number) in missing
@@ -73,7 +74,7 @@ def test_a_stopped_rank_is_named_at_the_time_out_and_hears_of_it(make_world, lay
     errors_after([one], at, 2, "DEADLINE")
 
 
-@pytest.mark.parametrize("layout", ["shm2", "tcp2"])
+@pytest.mark.parametrize("layout", ["tcp2"])
 def test_a_rank_that_stops_amid_a_large_operation_and_goes_on_in_time_does_no_harm(make_world, layout):
     world = make_world(layout).create(timeout=20)
     assert {answer.code for answer in world.all("run", kind="all_reduce", count=1)} == {"OK"}
@@ -87,8 +88,7 @@ def test_a_rank_that_stops_amid_a_large_operation_and_goes_on_in_time_does_no_ha
     assert [(answer.code, answer.error, answer.value) for answer in answers] == [("OK", "", "02" * 16)] * 2
 
 
-@pytest.mark.parametrize("layout", ["tcp2", "mixed"])
-@pytest.mark.parametrize("work", ["at_work", "at_rest"])
+@pytest.mark.parametrize("layout, work", [("tcp2", "at_work"), ("mixed", "at_rest")])
 def test_a_cut_cable_is_an_error_on_both_sides_within_6_s(make_world, cable, layout, work):
     world = make_world(layout).create()
     for rank in world.ranks if work == "at_work" else world.ranks[:1]:
