@@ -32,9 +32,9 @@ def test_both_sides_of_a_different_count_are_named(world, backend):
 
 
 def test_the_flight_record_shows_the_operation_that_failed(world, backend):
-    for line in world.of(f"{backend}: record"):
-        record = json.loads(line["text"])
-        assert record["op"] == "all_reduce" and record["state"] == "failed"
+    records = [json.loads(line["text"]) for line in world.of(f"{backend}: record")]
+    second = [record for record in records if record["sequence"] == 2]  # a rank may be told before it begins
+    assert second and all(r["op"] == "all_reduce" and r["state"] == "failed" for r in second), records
 
 
 def test_a_group_stays_closed(world, backend):
