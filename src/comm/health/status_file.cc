@@ -2,10 +2,13 @@
 #include "comm/health/status_file.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -23,6 +26,26 @@ bool is_status_file(std::string_view name) {
   return name.starts_with(kPrefix) ||
          (name.starts_with('.') && name.substr(1).starts_with(kPrefix));
 }
+
+// One at a time makes and removes files of a folder: between a look at a name and its removal
+// nobody gives the name to another file. A holder that is stopped does not stop the others for
+// ever.
+class Turn {
+ public:
+  explicit Turn(const Path& folder) {
+    auto opened = open_file(folder, O_RDONLY | O_DIRECTORY);
+    if (!opened) {
+      return;
+    }
+    folder_ = std::move(*opened);
+    for (int left = kTries; left > 0 && ::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0; --left) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+ private:
+  Fd folder_;  // the lock goes with it
+};
 
 void remove_unowned(const Path& folder) {
   std::error_code ignored;
@@ -49,6 +72,7 @@ Result<Fd> make_locked(std::string& name) {
 }  // namespace
 
 Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
+  const Turn turn(path.parent_path());
   remove_unowned(path.parent_path());
   // Again when somebody took it for unowned in the moment before it was locked.
   for (int left = kTries; true; --left) {
@@ -70,6 +94,7 @@ StatusFile::~StatusFile() {
   if (!fd_.is_open()) {
     return;  // moved from
   }
+  const Turn turn(path_.parent_path());
   struct stat own {};
   struct stat there {};
   if (::fstat(fd_.get(), &own) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
