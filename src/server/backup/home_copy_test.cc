@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/backup/home_copy.h"
 
-#include <atomic>
+#include <chrono>
+#include <stop_token>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -56,12 +57,12 @@ TEST_F(HomeCopyTest, TheBackupOutlivesTheHome) {
 }
 
 TEST_F(HomeCopyTest, WhatWasThereBeforeItBeganIsThereUnderWrites) {
-  std::atomic<bool> is_over = false;
-  std::jthread writer([&] {
-    for (int i = 0; !is_over; ++i) {
+  const std::jthread writer([&](const std::stop_token& stop) {
+    for (int i = 0; !stop.stop_requested(); ++i) {
       put("busy" + std::to_string(i % 3), std::to_string(i));
       put("new" + std::to_string(i), "n");
       log("busy");
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // as clients do
     }
   });
   for (int round = 0; round < 2; ++round) {
@@ -78,7 +79,6 @@ TEST_F(HomeCopyTest, WhatWasThereBeforeItBeganIsThereUnderWrites) {
     ASSERT_TRUE(remove_tree(backup()));
     ASSERT_TRUE(remove_tree(restored()));
   }
-  is_over = true;
 }
 
 // Replaced between the copy of the index and the link of its content.
