@@ -62,7 +62,8 @@ TEST_F(HomeCopyTest, WhatWasThereBeforeItBeganIsThereUnderWrites) {
       put("busy" + std::to_string(i % 3), std::to_string(i));
       put("new" + std::to_string(i), "n");
       log("busy");
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // as clients do
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(20));  // an object changes often, not always
     }
   });
   for (int round = 0; round < 2; ++round) {
