@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far the ranks of a communicator are, as seen from one of them. The queue tells it about its
 // own operations; the executor asks about others, to say in a time-out who is behind. Implemented
-// by the watchdog, over its heartbeats.
+// over the boards of this host (standing.h).
 #pragma once
 
 #include <cstdint>

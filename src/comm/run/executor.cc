@@ -77,8 +77,9 @@ bool Executor::walk(const Plan& plan) {
 bool Executor::run_step(const Step& step, bool may_stay, std::uint64_t k, std::uint64_t pieces) {
   Piece piece;
   if (!step.token) {
-    piece.begin = step.length * k / pieces;
-    piece.count = step.length * (k + 1) / pieces - piece.begin;
+    const Slice part = piece_of({.offset = 0, .length = step.length}, k, pieces);
+    piece.begin = part.offset;
+    piece.count = part.length;
     piece.bytes = piece.count * element_;
     if (piece.count == 0 && !step.always) {
       return true;  // sender and receiver leave it out
@@ -174,9 +175,9 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
   if (move.store != nullptr && !is_in_place) {
     outs_.push_back(move.store);
   }
+  const std::uint64_t there = (step.remote ? step.remote->offset : 0) + piece.begin;
   for (const std::int32_t peer : step.write) {
-    outs_.push_back(mapped_[static_cast<std::size_t>(peer)].output +
-                    (step.remote->offset + piece.begin) * element_);
+    outs_.push_back(mapped_[static_cast<std::size_t>(peer)].output + there * element_);
   }
   if (outs_.empty() || operands_.empty()) {
     return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the ranks of one host share: who has which part of it. Made by one of them (the
-// leader of the host), passed to the others as a descriptor (fd_passing.h), mapped once by each.
-// Everything in it starts as zero, so that no rank has to prepare anything for another one.
+// leader of the host), passed to the others as a descriptor (rendezvous/control_link.h), mapped
+// once by each. Everything in it starts as zero, so that no rank has to prepare anything for
+// another one.
 //
 //   +--------+-------------+---------------+---------------+-------------------+--------------+
 //   | header | bell, board | consumed      | entries       | pool: small lane, | probe buffer |
