@@ -115,11 +115,12 @@ void TcpTransport::send(std::int32_t rank, const Label& label, std::span<const s
 
 void TcpTransport::pump(std::int32_t rank) {
   Peer& peer = peer_of(rank);
-  if (peer.out == nullptr || !peer.broken.empty() || fault_.is_raised()) {
+  if (peer.out == nullptr || peer.takes_nothing || fault_.is_raised()) {
     return;
   }
   const Result<void> status = peer.out->pump();
   if (!status) {
+    peer.takes_nothing = true;
     note_broken(rank, status.error());
   }
 }
@@ -149,12 +150,13 @@ const Inbound* TcpTransport::try_receive(std::int32_t rank, std::span<std::byte>
     take_news();
   }
   Peer& peer = peer_of(rank);
-  if (peer.in.fd() >= 0 && peer.broken.empty()) {
+  if (peer.in.fd() >= 0 && !peer.has_ended) {
     const Result<bool> is_whole = peer.in.read(into);
     if (is_whole && *is_whole) {
       return &peer.in.message();
     }
     if (!is_whole) {
+      peer.has_ended = true;
       note_broken(rank, is_whole.error());
     }
   }
@@ -233,7 +235,7 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
   std::vector<pollfd> entries = {{.fd = news_.get(), .events = POLLIN, .revents = 0}};
   for (const std::int32_t rank : watched_) {
     const Peer& peer = peer_of(rank);
-    if (peer.in.fd() >= 0 && peer.broken.empty()) {
+    if (peer.in.fd() >= 0 && !peer.has_ended) {
       entries.push_back({.fd = peer.in.fd(), .events = POLLIN, .revents = 0});
     }
   }
@@ -241,7 +243,7 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
   bool is_broken = false;
   for (const Peer& peer : peers_) {
     is_broken = is_broken || !peer.broken.empty();
-    if (peer.out != nullptr && peer.broken.empty()) {
+    if (peer.out != nullptr && !peer.takes_nothing) {
       peer.out->list(entries);
     }
   }

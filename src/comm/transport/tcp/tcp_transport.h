@@ -68,6 +68,10 @@ class TcpTransport final : public Transport {
     Inlet in;
     std::chrono::steady_clock::time_point broken_at;
     std::string broken;  // why
+    // Either direction goes on without the other: a peer that has all it needs may leave while what
+    // it sent is still unread here, or what was lent to the kernel not yet given back.
+    bool has_ended = false;      // nothing more comes from it
+    bool takes_nothing = false;  // nothing can be sent to it any more
   };
   // A message in place: done when each peer's outlet has come so far.
   struct InPlace {
