@@ -3,22 +3,32 @@
 """Adds up JUnit files and prints one closing line: N passed, N failed.
 
     sum_results.py FOLDER FAILED_STAGES NAMES
+    sum_results.py --failed FILE
 
-A stage that failed without a failed test (a build that breaks, say) counts as one failure. Exits 1
-on any failure, and when no test ran at all.
+STAGE.again.xml holds the second run of what failed in STAGE.xml: a test that passed in it counts as
+passed, and is named as unsteady. A stage that failed without a failed test (a build that breaks, say)
+counts as one failure. Exits 1 on any failure, and when no test ran at all. With --failed: prints how
+many tests of the one file failed.
 """
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 
-def counts(path):
-    """(passed, failed, skipped) of one file; a file that cannot be read counts as one failure."""
+def suites_of(path):
+    """The suites of one file; None for a file that cannot be read."""
     try:
         root = ET.parse(path).getroot()
-    except ET.ParseError:
+    except (ET.ParseError, OSError):
+        return None
+    return [root] if root.tag == "testsuite" else root.findall("testsuite")
+
+
+def counts(path):
+    """(passed, failed, skipped) of one file; a file that cannot be read counts as one failure."""
+    suites = suites_of(path)
+    if suites is None:
         return 0, 1, 0
-    suites = [root] if root.tag == "testsuite" else root.findall("testsuite")
     tests, failed, skipped = 0, 0, 0
     for suite in suites:
         number = lambda name: int(suite.get(name) or 0)
@@ -28,15 +38,37 @@ def counts(path):
     return tests - failed - skipped, failed, skipped
 
 
+def passed_in(path):
+    """The names of the tests that passed in this file."""
+    return [
+        f"{case.get('classname')}.{case.get('name')}"
+        for suite in suites_of(path) or []
+        for case in suite.iter("testcase")
+        if all(case.find(fault) is None for fault in ("failure", "error", "skipped"))
+        and case.get("status", "run") == "run"
+    ]
+
+
 def main():
+    if sys.argv[1] == "--failed":
+        print(counts(Path(sys.argv[2]))[1])
+        return
     folder, failed_stages, names = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     passed = failed = skipped = 0
+    unsteady = []
     for path in sorted(folder.glob("*.xml")):
+        if path.name.endswith(".again.xml"):
+            steady = passed_in(path)
+            unsteady += steady
+            passed, failed = passed + len(steady), failed - len(steady)
+            continue
         p, f, s = counts(path)
         passed, failed, skipped = passed + p, failed + f, skipped + s
     failed = max(failed, failed_stages)
     if names:
         print(f"Failed stages: {names}")
+    for name in unsteady:
+        print(f"Unsteady (failed, then passed): {name}")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     sys.exit(1 if failed or not passed else 0)
 
