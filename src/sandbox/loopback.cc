@@ -45,7 +45,7 @@ Result<Ipv4Prefix> LoopbackBlocks::take(int start) {
         continue;
       }
     }
-    if (!any_in_use(ports_of(subnet))) {
+    if (!in_use_(ports_of(subnet))) {
       return subnet;
     }
     give_back(subnet);

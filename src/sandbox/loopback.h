@@ -5,7 +5,9 @@
 // and look for another one where that fails.
 #pragma once
 
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/result.h"
@@ -13,9 +15,15 @@
 
 namespace trainyard::sandbox {
 
+// Whether some program listens on one of these ports, at whatever address.
+bool any_in_use(const PortRange& ports);
+
 // The blocks of one server. Thread-safe.
 class LoopbackBlocks {
  public:
+  using InUse = std::function<bool(const PortRange&)>;
+  explicit LoopbackBlocks(InUse in_use = any_in_use) : in_use_(std::move(in_use)) {}
+
   // The first block from `start` on, round and round, that neither this server nor any program
   // uses; it counts as used from then on. kExhausted when there is none.
   Result<Ipv4Prefix> take(int start);
@@ -24,11 +32,9 @@ class LoopbackBlocks {
   void give_back(const Ipv4Prefix& subnet);
 
  private:
+  const InUse in_use_;
   Mutex mutex_;
   std::set<int> used_ GUARDED_BY(mutex_);
 };
-
-// Whether some program listens on one of these ports, at whatever address.
-bool any_in_use(const PortRange& ports);
 
 }  // namespace trainyard::sandbox
