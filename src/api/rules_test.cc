@@ -246,6 +246,9 @@ std::vector<Case> launcher_cases() {
                "sagemaker_mpi_enabled"),
       launcher("Ddp", "maybe", "Value 'maybe' at 'hyperParameters.sagemaker_pytorch_ddp_enabled'",
                "sagemaker_pytorch_ddp_enabled"),
+      launcher("Smddp", "maybe",
+               "Value 'maybe' at 'hyperParameters.sagemaker_distributed_dataparallel_enabled'",
+               "sagemaker_distributed_dataparallel_enabled"),
       launcher("OfTheUser", "yes", "", "my_mpi_enabled"),
   };
 }

@@ -130,8 +130,9 @@ bool is_true_or_false(const std::string& text) {
 
 // "yes" would let every host train for itself, and nothing would say so.
 void launchers_are_on_or_off(const Json& input, Broken& broken) {
-  for (const std::string_view key : {"sagemaker_mpi_enabled", "sagemaker_pytorch_ddp_enabled",
-                                     "sagemaker_torch_distributed_enabled"}) {
+  for (const std::string_view key :
+       {"sagemaker_mpi_enabled", "sagemaker_pytorch_ddp_enabled",
+        "sagemaker_torch_distributed_enabled", "sagemaker_distributed_dataparallel_enabled"}) {
     const auto value = text_at(input, {"HyperParameters", key});
     if (value.has_value() && !is_true_or_false(*value)) {
       broken.push_back(violation(shown_value(Json(*value)), "hyperParameters." + std::string(key),

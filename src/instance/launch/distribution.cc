@@ -15,7 +15,8 @@ constexpr const char* kMpiEnabled = "sagemaker_mpi_enabled";
 constexpr const char* kMpiProcesses = "sagemaker_mpi_num_of_processes_per_host";
 constexpr const char* kMpiOptions = "sagemaker_mpi_custom_mpi_options";
 constexpr const char* kDdpEnabled = "sagemaker_pytorch_ddp_enabled";
-constexpr const char* kDdpOptions = "sagemaker_distributed_dataparallel_custom_mpi_options";
+constexpr const char* kSmddpEnabled = "sagemaker_distributed_dataparallel_enabled";
+constexpr const char* kSmddpOptions = "sagemaker_distributed_dataparallel_custom_mpi_options";
 constexpr const char* kTorchrunEnabled = "sagemaker_torch_distributed_enabled";
 constexpr const char* kTorchrunProcesses = "sagemaker_nproc_per_node";
 
@@ -23,9 +24,8 @@ struct Missing {
   const char* key;
   const char* name;
 };
-constexpr std::array<Missing, 4> kMissing = {
-    {{"sagemaker_distributed_dataparallel_enabled", "smdistributed dataparallel"},
-     {"sagemaker_pytorch_xla_multi_worker_enabled", "pytorchxla"},
+constexpr std::array<Missing, 3> kMissing = {
+    {{"sagemaker_pytorch_xla_multi_worker_enabled", "pytorchxla"},
      {"sagemaker_parameter_server_enabled", "parameter_server"},
      {"sagemaker_multi_worker_mirrored_strategy_enabled", "multi_worker_mirrored_strategy"}}};
 
@@ -34,8 +34,9 @@ Result<void> refuse_missing(const Hyperparameters& all) {
     if (find_flag(all, other.key)) {
       return Error{Code::kInvalidArgument,
                    std::string("the distribution ") + other.name + " (hyperparameter " + other.key +
-                       ") is not supported yet: use torch_distributed, mpi or pytorchddp, or start "
-                       "it yourself with ContainerEntrypoint"};
+                       ") is not supported yet: use torch_distributed, smdistributed's "
+                       "dataparallel, pytorchddp or mpi, or start it yourself with "
+                       "ContainerEntrypoint"};
     }
   }
   return {};
@@ -58,7 +59,7 @@ Result<int> processes_on_host(const Hyperparameters& all, const char* key,
 
 // The API refuses it too; a job of an older server may still come with it.
 Result<void> check_switches(const Hyperparameters& all) {
-  for (const char* key : {kMpiEnabled, kDdpEnabled, kTorchrunEnabled}) {
+  for (const char* key : {kMpiEnabled, kDdpEnabled, kTorchrunEnabled, kSmddpEnabled}) {
     const bool is_given = find_value(all, key) != nullptr;
     const std::string text = find_text(all, key);
     if (is_given && !find_flag(all, key) && !equal_ignoring_case(trim(text), "false")) {
@@ -76,7 +77,17 @@ Launcher launcher_of(const Hyperparameters& all) {
   if (find_flag(all, kDdpEnabled)) {
     return Launcher::kPytorchDdp;
   }
-  return find_flag(all, kTorchrunEnabled) ? Launcher::kTorchrun : Launcher::kPlain;
+  if (find_flag(all, kTorchrunEnabled)) {
+    return Launcher::kTorchrun;
+  }
+  return find_flag(all, kSmddpEnabled) ? Launcher::kSmddp : Launcher::kPlain;
+}
+
+// SMDDP's runner has a key of its own; boto3's users may know the other one.
+Result<CustomMpiOptions> mpi_options(const Hyperparameters& all, const Distribution& chosen) {
+  const bool own = chosen.by_smddp_runner() && !find_text(all, kSmddpOptions).empty();
+  const char* key = own ? kSmddpOptions : kMpiOptions;
+  return parse_custom_mpi_options(key, find_text(all, key));
 }
 
 }  // namespace
@@ -95,12 +106,10 @@ Result<Distribution> choose_distribution(const Hyperparameters& all,
       return out;
     }
     case Launcher::kMpi:
-    case Launcher::kPytorchDdp: {
+    case Launcher::kPytorchDdp:
+    case Launcher::kSmddp: {
       YARD_TRY(out.processes, processes_on_host(all, kMpiProcesses, assignment));
-      const std::string ddp_options = find_text(all, kDdpOptions);
-      const bool by_ddp = out.launcher == Launcher::kPytorchDdp && !ddp_options.empty();
-      YARD_TRY(out.mpi,
-               parse_custom_mpi_options(by_ddp ? ddp_options : find_text(all, kMpiOptions)));
+      YARD_TRY(out.mpi, mpi_options(all, out));
       return out;
     }
   }

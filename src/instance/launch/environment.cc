@@ -114,6 +114,9 @@ Variables platform_defaults(const wire::Assignment& assignment) {
     devices.push_back(std::to_string(i));
   }
   variables["CUDA_VISIBLE_DEVICES"] = join(devices, ",");
+  if (assignment.gpus.empty()) {
+    variables[kDefaultBackend] = "yard";
+  }
   return variables;
 }
 

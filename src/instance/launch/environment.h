@@ -21,6 +21,11 @@ namespace trainyard::instance {
 
 using Variables = std::map<std::string, std::string>;
 
+// The backend that torch.distributed takes for tensors of the CPU where a script names none; read
+// by python/trainyard/_autoload.py. A job on CPUs gets "yard", so far as its PyTorch has it; GPUs
+// keep PyTorch's own choice, NCCL.
+inline constexpr const char* kDefaultBackend = "TRAINYARD_DEFAULT_BACKEND";
+
 // A file or directory of the machine that a variable names but that the container would hide.
 struct VisibleFile {
   std::string source;

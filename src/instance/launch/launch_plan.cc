@@ -166,7 +166,7 @@ std::vector<std::string> leader_command(const Script& script) {
   MpiJob job{.hosts = {},
              .processes_per_host = distribution.processes,
              .network_interface = script.assignment.network_interface,
-             .pytorch_ddp = distribution.launcher == Launcher::kPytorchDdp,
+             .smddp_runner = distribution.by_smddp_runner(),
              .custom = distribution.mpi.arguments};
   for (const wire::Host& host : script.assignment.hosts) {
     job.hosts.push_back(host.name);
@@ -185,11 +185,24 @@ std::vector<std::string> leader_command(const Script& script) {
   return argv;
 }
 
+// Under smdistributed a process group without a name is SMDDP's, as far as the platform chooses it.
+void add_smddp(const Script& script, Variables& variables, std::vector<std::string>& overruled) {
+  variables = with_fixed(variables, smddp_variables(script.assignment), script.user, overruled);
+  const auto chosen = variables.find(kDefaultBackend);
+  if (script.form.distribution.launcher == Launcher::kSmddp && chosen != variables.end() &&
+      !script.user.contains(kDefaultBackend)) {
+    chosen->second = "smddp";
+  }
+}
+
 // The environment is that of every rank on this host: what starts them hands it on.
-void add_mpi(const Script& script, LaunchPlan& plan) {
+void add_mpi(const Script& script, LaunchPlan& plan, std::vector<std::string>& overruled) {
   const wire::Assignment& assignment = script.assignment;
   Process process{.argv = {}, .environment = script.environment, .is_launcher = true};
   share_cores(script, process.environment);
+  if (script.form.distribution.by_smddp_runner()) {
+    add_smddp(script, process.environment, overruled);
+  }
   process.environment.emplace("NCCL_MIN_NCHANNELS", "4");
   if (const std::string& level = script.form.distribution.mpi.nccl_debug; !level.empty()) {
     process.environment["NCCL_DEBUG"] = level;
@@ -221,7 +234,8 @@ void add_processes(const Script& script, LaunchPlan& plan, std::vector<std::stri
       return add_torchrun(script, plan, overruled);
     case Launcher::kMpi:
     case Launcher::kPytorchDdp:
-      return add_mpi(script, plan);
+    case Launcher::kSmddp:
+      return add_mpi(script, plan, overruled);
   }
 }
 

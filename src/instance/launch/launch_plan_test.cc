@@ -192,13 +192,81 @@ TEST(LaunchPlan, RunsPytorchDdpUnderMpirunWithTorchsVariables) {
   EXPECT_EQ(plan.processes[0].environment.at("NCCL_DEBUG"), "INFO");
 }
 
-// mpi > pytorchddp > torch_distributed > plain, as in the service's PyTorch containers.
+json smddp_request(json more = json::object()) {
+  more["sagemaker_distributed_dataparallel_enabled"] = "true";
+  return script_request(std::move(more));
+}
+
+TEST(LaunchPlan, RunsSmddpAsPytorchDdpWithTheVariablesOfItsRunner) {
+  json request = smddp_request(
+      {{"sagemaker_mpi_num_of_processes_per_host", "2"},
+       {"sagemaker_instance_type", "ml.p4d.24xlarge"},
+       {"sagemaker_distributed_dataparallel_custom_mpi_options", "-verbose --NCCL_DEBUG=INFO"}});
+  request["Environment"] = {{"SMDATAPARALLEL_SERVER_PORT", "1"}};
+  const LaunchPlan plan = plan_of(assignment(request, "algo-1"));
+  const Process& leader = plan.processes.at(0);
+  EXPECT_THAT(leader.argv,
+              testing::IsSupersetOf({"-np", "4", "--oversubscribe", "-verbose", "--overrule"}));
+  EXPECT_EQ(leader.argv.back(), "train.py");
+  EXPECT_EQ(leader.environment.at("NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(leader.environment.at("SMDATAPARALLEL_USE_HOMOGENEOUS"), "1");
+  EXPECT_EQ(leader.environment.count("SMDATAPARALLEL_USE_SINGLENODE"), 0u);
+  EXPECT_EQ(leader.environment.at("SMDATAPARALLEL_SERVER_ADDR"), "algo-1");
+  EXPECT_EQ(leader.environment.at("SMDATAPARALLEL_SERVER_PORT"), "7592");
+  EXPECT_EQ(leader.environment.at("SAGEMAKER_INSTANCE_TYPE"), "ml.m5.xlarge");
+  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("SMDATAPARALLEL_SERVER_PORT")));
+}
+
+TEST(LaunchPlan, TellsSmddpOfASingleInstance) {
+  wire::Assignment in = assignment(smddp_request(), "algo-1");
+  in.hosts.resize(1);
+  const Variables variables = plan_of(in).processes.at(0).environment;
+  EXPECT_EQ(variables.at("SMDATAPARALLEL_USE_SINGLENODE"), "1");
+  EXPECT_EQ(variables.count("SMDATAPARALLEL_USE_HOMOGENEOUS"), 0u);
+}
+
+std::string default_backend(json request, std::vector<std::string> gpus = {}) {
+  wire::Assignment in = assignment(std::move(request), "algo-1");
+  in.gpus = std::move(gpus);
+  const Variables variables = plan_of(in).processes.at(0).environment;
+  const auto found = variables.find(kDefaultBackend);
+  return found == variables.end() ? "PyTorch's" : found->second;
+}
+
+TEST(DefaultBackend, IsYardOnCpusWhateverStartsTheRanks) {
+  for (const char* key : {"epochs", "sagemaker_torch_distributed_enabled",
+                          "sagemaker_pytorch_ddp_enabled", "sagemaker_mpi_enabled"}) {
+    EXPECT_EQ(default_backend(script_request({{key, "true"}})), "yard") << key;
+  }
+  // SDK v3's launchers are the job's own commands.
+  EXPECT_EQ(default_backend({{"AlgorithmSpecification", {{"ContainerEntrypoint", {"sh"}}}}}),
+            "yard");
+}
+
+TEST(DefaultBackend, IsSmddpUnderSmdistributed) {
+  EXPECT_EQ(default_backend(smddp_request()), "smddp");
+}
+
+TEST(DefaultBackend, IsPytorchsOwnWhereThereAreGpus) {
+  EXPECT_EQ(default_backend(script_request({}), {"0"}), "PyTorch's");
+  EXPECT_EQ(default_backend(smddp_request(), {"0"}), "PyTorch's");
+}
+
+TEST(DefaultBackend, IsTheUsersWhereHeSaysOne) {
+  json request = smddp_request();
+  request["Environment"] = {{kDefaultBackend, "gloo"}};
+  EXPECT_EQ(default_backend(request), "gloo");
+}
+
+// mpi > pytorchddp > torch_distributed > smddp > plain, as in the service's PyTorch containers.
 TEST(Distribution, ChoosesAsTheServiceDoes) {
   json values = json::object();
   const auto chosen = [&] {
     return launch_form(assignment(script_request(values)))->distribution.launcher;
   };
   EXPECT_EQ(chosen(), Launcher::kPlain);
+  values["sagemaker_distributed_dataparallel_enabled"] = "true";
+  EXPECT_EQ(chosen(), Launcher::kSmddp);
   values["sagemaker_torch_distributed_enabled"] = "true";
   EXPECT_EQ(chosen(), Launcher::kTorchrun);
   values["sagemaker_pytorch_ddp_enabled"] = "true";
@@ -219,8 +287,9 @@ TEST(Distribution, ReadsASwitchInAnyCaseAndQuotes) {
 }
 
 TEST(Distribution, RefusesASwitchThatIsNeitherTrueNorFalse) {
-  for (const char* key : {"sagemaker_mpi_enabled", "sagemaker_pytorch_ddp_enabled",
-                          "sagemaker_torch_distributed_enabled"}) {
+  for (const char* key :
+       {"sagemaker_mpi_enabled", "sagemaker_pytorch_ddp_enabled",
+        "sagemaker_torch_distributed_enabled", "sagemaker_distributed_dataparallel_enabled"}) {
     for (const char* value : {"yes", "1", "on", "maybe", "\"yes\"", "null", ""}) {
       const Result<LaunchForm> form = launch_form(assignment(script_request({{key, value}})));
       ASSERT_FALSE(form) << key << " " << value;
@@ -241,10 +310,22 @@ TEST(Distribution, RefusesANumberOfProcessesThatIsNone) {
 }
 
 TEST(Distribution, RunsOneMpiProcessForEachGpu) {
-  wire::Assignment in = assignment(script_request({{"sagemaker_mpi_enabled", "true"}}));
-  EXPECT_EQ(launch_form(in)->distribution.processes, 1);
-  in.gpus = {"0", "1", "2"};
-  EXPECT_EQ(launch_form(in)->distribution.processes, 3);
+  for (const char* key : {"sagemaker_mpi_enabled", "sagemaker_distributed_dataparallel_enabled"}) {
+    wire::Assignment in = assignment(script_request({{key, "true"}}));
+    EXPECT_EQ(launch_form(in)->distribution.processes, 1) << key;
+    in.gpus = {"0", "1", "2"};
+    EXPECT_EQ(launch_form(in)->distribution.processes, 3) << key;
+  }
+}
+
+TEST(Distribution, NamesTheKeyOfBadMpiOptions) {
+  for (const char* key : {"sagemaker_distributed_dataparallel_custom_mpi_options",
+                          "sagemaker_mpi_custom_mpi_options"}) {
+    const Result<LaunchForm> form = launch_form(assignment(smddp_request({{key, "-x 'A"}})));
+    ASSERT_FALSE(form) << key;
+    EXPECT_EQ(form.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(form.error().message, HasSubstr(std::string("reading ") + key));
+  }
 }
 
 TEST(CheckNeeds, NamesThePackageOfAMissingLauncher) {

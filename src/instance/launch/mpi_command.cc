@@ -59,7 +59,7 @@ std::vector<Option> options_of(const MpiJob& job) {
       {{"--bind-to", "none"}, {"--bind-to", "-bind-to"}},
       {{"--map-by", "slot"},
        {"--map-by", "-map-by", "-N", "-npernode", "--npernode", "-ppr", "--ppr"}}};
-  if (job.pytorch_ddp) {
+  if (job.smddp_runner) {
     options.push_back({{"--oversubscribe"}, {"--oversubscribe", "-oversubscribe"}});
   }
   return options;
@@ -88,10 +88,10 @@ std::string opposite_of(const std::string& name) {
 
 }  // namespace
 
-Result<CustomMpiOptions> parse_custom_mpi_options(std::string_view text) {
+Result<CustomMpiOptions> parse_custom_mpi_options(std::string_view key, std::string_view text) {
   Result<Words> words = split_words(text);
   if (!words) {
-    return std::move(words).error().in("reading sagemaker_mpi_custom_mpi_options");
+    return std::move(words).error().in("reading " + std::string(key));
   }
   constexpr std::string_view kDebug = "--NCCL_DEBUG";
   CustomMpiOptions options;
@@ -108,7 +108,7 @@ Result<CustomMpiOptions> parse_custom_mpi_options(std::string_view text) {
   for (const std::string& name : mca_names(options.arguments)) {
     if (name == "plm" || name == "plm_rsh_agent" || name == "plm_rsh_no_tree_spawn") {
       return Error{Code::kInvalidArgument,
-                   "sagemaker_mpi_custom_mpi_options may not set " + name +
+                   std::string(key) + " may not set " + name +
                        ": instances are reached by the platform's own remote shell"};
     }
   }
@@ -133,7 +133,7 @@ std::vector<std::string> mpirun_command(const MpiJob& job) {
   }
   argv.insert(argv.end(), job.custom.begin(), job.custom.end());
   argv.insert(argv.end(), {kOwnProgram, kMpiVerb, "rank"});
-  if (job.pytorch_ddp) {
+  if (job.smddp_runner) {
     argv.emplace_back("--overrule");
   }
   return argv;

@@ -17,23 +17,24 @@ namespace trainyard::instance {
 inline constexpr const char* kOwnProgram = "/proc/1/exe";
 inline constexpr const char* kMpiVerb = "instance-mpi";
 
-// sagemaker_mpi_custom_mpi_options. "--NCCL_DEBUG LEVEL" is the toolkit's own and no option of
+// What a job adds to mpirun's options. "--NCCL_DEBUG LEVEL" is the toolkit's own and no option of
 // mpirun's.
 struct CustomMpiOptions {
   std::vector<std::string> arguments;
   std::string nccl_debug;
 };
 
-// kInvalidArgument for text that is not words, and for options that would take the platform's
-// remote shell away.
-Result<CustomMpiOptions> parse_custom_mpi_options(std::string_view text);
+// The value of the hyperparameter `key`, which errors name. kInvalidArgument for text that is not
+// words, and for options that would take the platform's remote shell away.
+Result<CustomMpiOptions> parse_custom_mpi_options(std::string_view key, std::string_view text);
 
 struct MpiJob {
   std::vector<std::string> hosts;  // the leader first
   int processes_per_host = 1;
   std::string network_interface;
-  bool pytorch_ddp =
-      false;  // the ranks are torch.distributed's: their variables are not the user's
+  // Started as SMDDP's runner does: ranks may share cores, and torch's variables are not the
+  // user's.
+  bool smddp_runner = false;
   std::vector<std::string> custom;  // an option of these replaces ours of the same meaning
 };
 

@@ -71,7 +71,7 @@ TEST(MpirunCommand, IsTheToolkitsForTwoHosts) {
 
 TEST(MpirunCommand, LetsTorchsRanksShareCoresAndOwnTheirVariables) {
   MpiJob job = two_hosts();
-  job.pytorch_ddp = true;
+  job.smddp_runner = true;
   const Words words = mpirun_command(job);
   EXPECT_THAT(words, Contains("--oversubscribe"));
   EXPECT_EQ(words.back(), "--overrule");
@@ -92,9 +92,11 @@ TEST(MpirunCommand, GivesWayToCustomOptions) {
   EXPECT_EQ(words.end() - custom, static_cast<std::ptrdiff_t>(job.custom.size()) + 3);
 }
 
+constexpr const char* kKey = "sagemaker_distributed_dataparallel_custom_mpi_options";
+
 TEST(CustomMpiOptions, TakeOutTheToolkitsOwn) {
   for (const char* text : {"-verbose --NCCL_DEBUG=INFO -x A", "--NCCL_DEBUG INFO -verbose -x A"}) {
-    const Result<CustomMpiOptions> options = parse_custom_mpi_options(text);
+    const Result<CustomMpiOptions> options = parse_custom_mpi_options(kKey, text);
     ASSERT_TRUE(options);
     EXPECT_EQ(options->nccl_debug, "INFO");
     EXPECT_THAT(options->arguments, ElementsAre("-verbose", "-x", "A"));
@@ -102,16 +104,16 @@ TEST(CustomMpiOptions, TakeOutTheToolkitsOwn) {
 }
 
 TEST(CustomMpiOptions, AreRefusedWhenTheyAreNoWords) {
-  const Result<CustomMpiOptions> options = parse_custom_mpi_options("-x 'A");
+  const Result<CustomMpiOptions> options = parse_custom_mpi_options(kKey, "-x 'A");
   ASSERT_FALSE(options);
   EXPECT_EQ(options.error().code, Code::kInvalidArgument);
-  EXPECT_THAT(options.error().message, HasSubstr("sagemaker_mpi_custom_mpi_options"));
+  EXPECT_THAT(options.error().message, HasSubstr(kKey));
 }
 
 TEST(CustomMpiOptions, MayNotTakeTheRemoteShellAway) {
-  const Result<CustomMpiOptions> options = parse_custom_mpi_options("-mca plm_rsh_agent ssh");
+  const Result<CustomMpiOptions> options = parse_custom_mpi_options(kKey, "-mca plm_rsh_agent ssh");
   ASSERT_FALSE(options);
-  EXPECT_THAT(options.error().message, HasSubstr("plm_rsh_agent"));
+  EXPECT_THAT(options.error().message, HasSubstr(std::string(kKey) + " may not set plm_rsh_agent"));
 }
 
 TEST(MpiLink, SurvivesTheTripThroughTheEnvironment) {

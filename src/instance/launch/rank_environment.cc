@@ -2,6 +2,7 @@
 #include "instance/launch/rank_environment.h"
 
 #include "base/text.h"
+#include "instance/launch/request.h"
 
 namespace trainyard::instance {
 namespace {
@@ -26,6 +27,16 @@ Variables rank_variables(const RankPlace& place) {
           {"GROUP_RANK", std::to_string(place.node)},
           {"GROUP_WORLD_SIZE", std::to_string(place.nodes)},
           {"NODE_RANK", std::to_string(place.node)}};
+}
+
+Variables smddp_variables(const wire::Assignment& assignment) {
+  const auto& hosts = assignment.hosts;
+  const char* shape =
+      hosts.size() > 1 ? "SMDATAPARALLEL_USE_HOMOGENEOUS" : "SMDATAPARALLEL_USE_SINGLENODE";
+  return {{shape, "1"},
+          {"SMDATAPARALLEL_SERVER_ADDR", hosts.empty() ? "localhost" : hosts.front().name},
+          {"SMDATAPARALLEL_SERVER_PORT", "7592"},
+          {"SAGEMAKER_INSTANCE_TYPE", instance_type(assignment.request)}};
 }
 
 Result<RankPlace> place_under_mpi(const Variables& environment) {

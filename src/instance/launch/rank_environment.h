@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.distributed's variables for one rank of a launch, so that a script with init_method
 // "env://" runs alike under every launcher. Pure. Names: PyTorch, "torchrun", Environment
-// Variables.
+// Variables. And those by which scripts know SageMaker's SMDDP runner.
 #pragma once
 
 #include <string>
@@ -26,5 +26,9 @@ Variables rank_variables(const RankPlace& place);
 // From what Open MPI gives to each rank; `node` and `nodes` are for the caller to fill in.
 // kInvalidArgument outside mpirun.
 Result<RankPlace> place_under_mpi(const Variables& environment);
+
+// What the training toolkit's SMDDP runner sets on every rank (aws/sagemaker-training-toolkit,
+// smdataparallel.py). Nothing listens at the server's address: the ranks reduce among themselves.
+Variables smddp_variables(const wire::Assignment& assignment);
 
 }  // namespace trainyard::instance

@@ -2,7 +2,7 @@
 """The API of smdistributed.dataparallel before 1.4: DistributedDataParallel, as in torch.nn.parallel."""
 from torch.nn.parallel import DistributedDataParallel as _DistributedDataParallel
 
-from . import distributed as _distributed
+from .. import distributed as _distributed
 
 __all__ = ["DistributedDataParallel"]
 
