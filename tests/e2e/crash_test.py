@@ -42,6 +42,7 @@ def test_no_loss_of_power_loses_what_was_told(tmp_path):
     outcome = run_world(tmp_path, "power", "--states", "6", seconds=120)
     assert outcome["told"] > 100 and outcome["checked"] > 300, outcome
     assert outcome["without SYNC"] > 0 and outcome["without SYNC_DIR"] > 0, "this test does not see a missing sync"
+    assert outcome["taken_back"] or not outcome["between"]["row"], outcome
 
 
 def test_no_kill_loses_what_was_told(tmp_path):
@@ -52,7 +53,8 @@ def test_no_kill_loses_what_was_told(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("run", range(5))
 def test_no_loss_of_power_loses_what_was_told_in_many_states(tmp_path, run):
-    run_world(tmp_path, "power", "--states", "60", "--seconds", "12", seconds=900)
+    outcome = run_world(tmp_path, "power", "--states", "60", "--seconds", "12", seconds=900)
+    assert outcome["taken_back"] and all(outcome["between"].values()), outcome
 
 
 @pytest.mark.slow

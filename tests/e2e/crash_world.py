@@ -31,6 +31,7 @@ import botocore.config  # noqa: E402
 import botocore.exceptions  # noqa: E402
 import replay  # noqa: E402
 from conftest import BINARY, GROUP, ROLE, Server  # noqa: E402
+from put_moments import between_syncs  # noqa: E402
 
 ABSENT = "absent"
 # The server was away, or is: whether it has done what was asked is open.
@@ -334,15 +335,21 @@ def check_state(folder, records, facts, at, seed, blind_to=()):
 def run_power(folder, seed, states, seconds):
     facts, began = record(folder, seed, seconds)
     records, rng = replay.read_journal(folder / "journal"), random.Random(seed)
-    checked, problems = 0, []
-    for number, at in enumerate(moments(facts, records, began, rng, states)):
-        # The first of each three has nothing that was not synced.
-        state_seed = None if number % 3 == 0 else seed * 1000 + number
+    checked, problems, taken_back = 0, [], 0
+    between = between_syncs(records)
+    chosen = [(at, number % 3 == 0) for number, at in enumerate(moments(facts, records, began, rng, states))]
+    # Without what was not synced, so that of a put one half is there and the other is not.
+    chosen += [(rng.choice(ends), True) for ends in between.values() if ends for _ in range(max(states // 6, 1))]
+    for number, (at, is_bare) in enumerate(chosen):
+        # A bare state has nothing that was not synced.
+        state_seed = None if is_bare else seed * 1000 + number
         count, found = check_state(folder, records, facts, at, state_seed)
         checked += count
+        taken_back += "took back a put" in (folder / "state/server.log").read_text()
         again = f"{HERE.parent}/crash_test.py {folder} --at {at}" + (f" --seed {state_seed}" if state_seed else "")
         problems += [f"{problem}  [again: {again}]" for problem in found]
-    outcome = {"checked": checked, "told": count_told(facts), "problems": problems}
+    outcome = {"checked": checked, "told": count_told(facts), "problems": problems, "taken_back": taken_back,
+               "between": {kind: len(ends) for kind, ends in between.items()}}
     for kind in ("SYNC", "SYNC_DIR"):  # what the test would say of a server without them
         outcome["without " + kind] = len(check_state(folder, records, facts, records[-1].end, None,
                                                      (getattr(replay, kind), replay.SYNC_ALL))[1])
