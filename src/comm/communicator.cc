@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/rendezvous/forks.h"
 #include "comm/run/check.h"
 #include "comm/run/explain.h"
 #include "comm/run/parts.h"
@@ -38,6 +39,18 @@ Limits limits_of(const Transport& transport) {
 
 // The queue and the sends end first, then the parts.
 struct Communicator::State {
+  // In a child of fork() there are no threads, and what is shared is the parent's.
+  bool is_elsewhere() const { return forks != forks_so_far(); }
+  Result<void> check_process() const {
+    if (is_elsewhere()) {
+      return Error{Code::kInvalidArgument,
+                   fmt::format("'{}' belongs to the process that this one was forked from: a child "
+                               "makes a world of its own",
+                               parts.name)};
+    }
+    return {};
+  }
+
   explicit State(Parts from)
       : parts(std::move(from)),
         collectives({.transport = *parts.collectives,
@@ -57,6 +70,7 @@ struct Communicator::State {
                         .board = parts.board.get()}),
         queue(collectives, *parts.fault, parts.name) {}
 
+  const std::uint32_t forks = forks_so_far();
   Parts parts;
   Collectives collectives;
   PointToPoint point_to_point;
@@ -83,7 +97,11 @@ std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
 }
 
 Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  if (state_ != nullptr && state_->is_elsewhere()) {
+    static_cast<void>(state_.release());  // goes with the process
+  }
+}
 
 std::int32_t Communicator::rank() const {
   return state_->parts.world.rank;
@@ -96,6 +114,7 @@ const World& Communicator::world() const {
 }
 
 Result<Work> Communicator::issue(Operation operation) {
+  YARD_TRY(state_->check_process());
   YARD_TRY(Checked checked, check_all(operation, world()));
   if (is_one_sided(operation.kind)) {
     YARD_TRY(auto work, state_->point_to_point.issue(std::move(operation), std::move(checked)));
@@ -106,6 +125,7 @@ Result<Work> Communicator::issue(Operation operation) {
 }
 
 Result<void> Communicator::run(Operation operation) {
+  YARD_TRY(state_->check_process());
   YARD_TRY(Checked checked, check_all(operation, world()));
   if (is_one_sided(operation.kind)) {
     return state_->point_to_point.run(std::move(operation), std::move(checked));
@@ -114,6 +134,7 @@ Result<void> Communicator::run(Operation operation) {
 }
 
 Result<std::shared_ptr<std::byte[]>> Communicator::allocate(std::size_t bytes) {
+  YARD_TRY(state_->check_process());
   if (!state_->parts.allocate) {
     return Error{Code::kUnimplemented,
                  fmt::format("no other rank of '{}' shares memory with rank {}", state_->parts.name,
@@ -135,6 +156,7 @@ std::optional<Error> Communicator::fault() const {
 
 Result<Work> Communicator::agree(const Signature& signature, std::uint64_t bytes,
                                  std::chrono::milliseconds timeout) {
+  YARD_TRY(state_->check_process());
   Operation operation;
   operation.timeout = timeout;
   Checked checked{.request = {.kind = OpKind::kBarrier}, .signature = signature, .bytes = bytes};
@@ -144,6 +166,7 @@ Result<Work> Communicator::agree(const Signature& signature, std::uint64_t bytes
 
 Result<std::uint64_t> Communicator::begin_elsewhere(const Signature& signature,
                                                     std::uint64_t bytes) {
+  YARD_TRY(state_->check_process());
   if (const auto raised = fault()) {
     return *raised;
   }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that die, stop or are cut off: what the others say, and when."""
+import os
 import signal
 import time
 from pathlib import Path
@@ -31,6 +32,25 @@ def test_a_killed_rank_is_named_by_all_others_within_2_s(make_world, layout, vic
         assert " died" in error
     # And again: it is closed.
     assert {rank.do("run", kind="barrier").code for rank in others} == {"UNAVAILABLE"}
+
+
+@pytest.mark.parametrize("layout", ["shm2", "tcp2", "mixed"])
+@pytest.mark.parametrize("victim", [0, -1], ids=["first", "last"])
+def test_a_killed_rank_is_named_though_a_child_of_it_lives(make_world, layout, victim):
+    world = make_world(layout).create()
+    assert {answer.code for answer in world.all("run", kind="barrier")} == {"OK"}
+    killed = world.ranks[victim]
+    child = killed.do("fork").value
+    try:
+        for rank in world.without(killed.number):
+            rank.begin("loop", kind="all_reduce", count=100_000)
+        at = killed.kill()
+        for error in errors_after(world.without(killed.number), at, 2, "UNAVAILABLE"):
+            assert f"rank {killed.number} (pid {killed.pid} on host-" in error
+            assert " died" in error
+        os.kill(child, 0)  # it is still there
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_rank_that_exits_without_leaving_is_named(make_world):
@@ -133,8 +153,10 @@ def test_a_world_is_killed_and_nothing_is_left(make_world, cable, status):
         rank.process.wait(10)
     assert cable.local_sockets() == []
     assert cable.listeners(0) == cable.listeners(1) == []
-    # Nobody was left to remove what they showed of themselves: the next world that begins does.
-    assert len(list(status.iterdir())) == 4
+    # Nobody was left to remove what they showed of themselves: the next world that begins does. Some may
+    # have seen another one die.
+    shown = lambda: sorted(path.name for path in status.iterdir() if not path.name.startswith("flight-"))
+    assert shown() == [f"rank-{number}.world" for number in range(4)]
     again = make_world("shm2", name="b").create(name="again")
-    assert sorted(path.name for path in status.iterdir()) == ["rank-0.again", "rank-1.again"]
+    assert shown() == ["rank-0.again", "rank-1.again"]
     assert {answer.code for answer in again.all("free")} == {"OK"}

@@ -60,13 +60,21 @@ void remove_unowned(const Path& folder) {
   }
 }
 
+struct Locked {
+  Fd fd;
+  Fd lock;
+};
+
 // A new file of the pattern `name`, locked. Waits for those who look, for a moment, whose it is.
-Result<Fd> make_locked(std::string& name) {
-  Fd fd(::mkostemp(name.data(), O_CLOEXEC));
-  if (!fd.is_open() || ::flock(fd.get(), LOCK_EX) != 0 || ::fchmod(fd.get(), 0644) != 0) {
+Result<Locked> make_locked(std::string& name) {
+  Locked made{.fd = Fd(::mkostemp(name.data(), O_CLOEXEC)), .lock = Fd()};
+  const std::string same = "/proc/self/fd/" + std::to_string(made.fd.get());
+  made.lock = Fd(::open(same.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!made.fd.is_open() || !made.lock.is_open() || ::flock(made.lock.get(), LOCK_EX) != 0 ||
+      ::fchmod(made.fd.get(), 0644) != 0) {
     return errno_error("make the status file " + name, errno);
   }
-  return fd;
+  return made;
 }
 
 }  // namespace
@@ -77,10 +85,10 @@ Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
   // Again when somebody took it for unowned in the moment before it was locked.
   for (int left = kTries; true; --left) {
     std::string name = path.parent_path() / ("." + path.filename().string() + ".XXXXXX");
-    YARD_TRY(Fd fd, make_locked(name));
-    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
+    YARD_TRY(Locked made, make_locked(name));
+    if (::ftruncate(made.fd.get(), static_cast<off_t>(bytes)) == 0 &&
         ::rename(name.c_str(), path.c_str()) == 0) {
-      return StatusFile(path, std::move(fd));
+      return StatusFile(path, std::move(made.fd), std::move(made.lock));
     }
     if (errno != ENOENT || left == 0) {
       const int reason = errno;

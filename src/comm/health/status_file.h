@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/result.h"
+#include "comm/rendezvous/forks.h"
 
 namespace trainyard::comm {
 
@@ -25,10 +26,14 @@ class StatusFile {
   int fd() const { return fd_.get(); }
 
  private:
-  StatusFile(Path path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  StatusFile(Path path, Fd fd, Fd lock)
+      : path_(std::move(path)), fd_(std::move(fd)), lock_(std::move(lock)), kept_(lock_.get()) {}
 
   Path path_;
   Fd fd_;
+  // Shows that the process lives: another one of the file, for children keep what is mapped by fd_.
+  Fd lock_;
+  KeptFromChildren kept_;
 };
 
 }  // namespace trainyard::comm

@@ -17,6 +17,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+constexpr int kReads = 64;  // at once, so that nobody keeps the thread to himself
+
 // The verb of messages that bring a descriptor with them.
 bool brings_fd(const Fields& fields) {
   return !fields.empty() && fields[0].ends_with("+fd");
@@ -121,7 +123,7 @@ Result<bool> ControlLink::read_some() {
 
 Result<void> ControlLink::receive(std::vector<ControlMessage>& out) {
   Result<bool> more = true;
-  while (more && *more) {
+  for (int reads = 0; more && *more && reads < kReads; ++reads) {
     more = read_some();
   }
   while (!arrived_.empty()) {
@@ -129,6 +131,18 @@ Result<void> ControlLink::receive(std::vector<ControlMessage>& out) {
     arrived_.pop_front();
   }
   return more ? Result<void>() : Result<void>(more.error());
+}
+
+Result<std::optional<ControlMessage>> ControlLink::look() {
+  if (arrived_.empty()) {
+    YARD_TRY(read_some());
+  }
+  if (arrived_.empty()) {
+    return std::optional<ControlMessage>();
+  }
+  std::optional<ControlMessage> message = std::move(arrived_.front());
+  arrived_.pop_front();
+  return message;
 }
 
 Result<ControlMessage> ControlLink::wait(milliseconds time) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // One control connection between two ranks: framed messages both ways, over TCP or a local socket;
 // the latter also carries file descriptors (the segment, buffers of allocate). Non-blocking; its
-// owner polls. Used by join (rendezvous/join.h) and then by the watchdog.
+// owner polls. Used by join (rendezvous/join.h) and then by the watchdog. Children that this
+// process forks have no part in it (forks.h).
 #pragma once
 
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "comm/rendezvous/forks.h"
 #include "comm/rendezvous/frame.h"
 
 namespace trainyard::comm {
@@ -22,11 +25,19 @@ struct ControlMessage {
 
 class ControlLink {
  public:
-  explicit ControlLink(Fd fd) : fd_(std::move(fd)) {}
+  // From someone who may be anyone, messages of up to `most_bytes` are read, until trust().
+  explicit ControlLink(Fd fd, std::size_t most_bytes = kMaxFrame)
+      : fd_(std::move(fd)), kept_(fd_.get()), reader_(most_bytes) {}
+  ControlLink(ControlLink&&) = default;
+  ControlLink& operator=(ControlLink&&) = delete;  // a number that is closed may be another's
+  void trust() { reader_.allow(kMaxFrame); }
 
   int fd() const { return fd_.get(); }
   // The connection itself, for another protocol; nothing may have arrived after the last message.
-  Fd take_fd() { return std::move(fd_); }
+  Fd take_fd() {
+    kept_ = {};
+    return std::move(fd_);
+  }
   bool has_unsent() const { return !unsent_.empty(); }
 
   // Queues a message and sends what the connection takes; errors show when receiving. With `passed`
@@ -37,11 +48,13 @@ class ControlLink {
   // are: closing with unread words would take back what was sent.
   void finish();
 
-  // Everything that has arrived. An error is the end: kUnavailable when the other side has closed
-  // or is unreachable; what came before it is in `out`.
+  // What has arrived; of much, a part. An error is the end: kUnavailable when the other side has
+  // closed or is unreachable; what came before it is in `out`.
   Result<void> receive(std::vector<ControlMessage>& out);
   // The next message, waiting for it: kDeadline after `time`.
   Result<ControlMessage> wait(std::chrono::milliseconds time);
+  // The next message, if it is there after reading once.
+  Result<std::optional<ControlMessage>> look();
 
  private:
   struct Unsent {
@@ -52,6 +65,7 @@ class ControlLink {
   Result<bool> read_some();  // false: nothing there now
 
   Fd fd_;
+  KeptFromChildren kept_;  // ends first
   FrameReader reader_;
   std::deque<Fd> arrived_fds_;
   std::deque<ControlMessage> arrived_;

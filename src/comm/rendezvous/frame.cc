@@ -76,7 +76,7 @@ Result<std::optional<Fields>> FrameReader::next() {
     return std::optional<Fields>();
   }
   const std::size_t length = get_u32(bytes.substr(4));
-  if (length > kMaxFrame) {
+  if (length > most_) {
     return Error{Code::kCorrupt, fmt::format("a message of {} bytes is not ours", length)};
   }
   if (bytes.size() < kHeader + length) {

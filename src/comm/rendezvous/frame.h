@@ -28,12 +28,18 @@ std::string encode_frame(const Fields& fields, std::uint8_t version = kProtocolV
 
 class FrameReader {
  public:
+  FrameReader() = default;
+  // Longer messages than `most` are not ours.
+  explicit FrameReader(std::size_t most) : most_(most) {}
+  void allow(std::size_t most) { most_ = most; }
+
   void feed(std::string_view bytes) { buffer_.append(bytes); }
   // The next whole message, if it is there. kCorrupt: this is not our protocol. kConflict: another
   // version of it; the message names both. After an error the connection is of no use.
   Result<std::optional<Fields>> next();
 
  private:
+  std::size_t most_ = kMaxFrame;
   std::string buffer_;
   std::size_t start_ = 0;
 };

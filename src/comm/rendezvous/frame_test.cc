@@ -48,6 +48,16 @@ TEST(Frame, RefusesALengthThatNobodySends) {
   EXPECT_EQ(reader.next().error().code, Code::kCorrupt);
 }
 
+TEST(Frame, IsNoLongerThanTheReaderAllows) {
+  const std::string frame = encode_frame({std::string(100, 'x')});
+  FrameReader reader(50);
+  reader.feed(frame.substr(0, 8));
+  EXPECT_EQ(reader.next().error().code, Code::kCorrupt);
+  reader.allow(200);
+  reader.feed(frame.substr(8));
+  EXPECT_EQ((**reader.next())[0].size(), 100U);
+}
+
 TEST(Frame, RefusesAFieldBeyondItsMessage) {
   FrameReader reader;
   reader.feed(std::string("TYC\x01\x05\0\0\0\x09\0\0\0x", 13));

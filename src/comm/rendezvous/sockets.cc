@@ -28,6 +28,11 @@ using std::chrono::steady_clock;
 constexpr int kBacklog = 1024;
 constexpr milliseconds kPause{20};  // between two tries of a port where nobody listens yet
 
+// Of connect(): no answer, also not from the way to the host.
+bool is_out_of_reach(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
 Result<Addresses> resolve(const Endpoint& endpoint, bool to_listen) {
@@ -175,7 +180,7 @@ Result<Fd> connect_tcp(const Endpoint& endpoint, milliseconds time, bool is_pati
         return addresses.error();
       }
       Error error = errno_error("connect to " + to_string(endpoint), last);
-      error.code = last == ETIMEDOUT ? Code::kDeadline : Code::kUnavailable;
+      error.code = is_out_of_reach(last) ? Code::kDeadline : Code::kUnavailable;
       return error;
     }
     std::this_thread::sleep_for(std::min(kPause, until(end)));
@@ -264,13 +269,17 @@ Result<bool> wait_ready(int fd, Ready what, milliseconds time) {
                .events = static_cast<short>(what == Ready::kRead ? POLLIN : POLLOUT),
                .revents = 0};
   const auto end = steady_clock::now() + time;
+  constexpr milliseconds kLongest{60'000};  // of a poll, which counts in an int
   while (true) {
-    const int count = ::poll(&entry, 1, static_cast<int>(until(end).count()));
-    if (count >= 0) {
-      return count > 0;
-    }
-    if (errno != EINTR) {
+    const int count = ::poll(&entry, 1, static_cast<int>(std::min(until(end), kLongest).count()));
+    if (count < 0 && errno != EINTR) {
       return errno_error("poll", errno);
+    }
+    if (count > 0) {
+      return true;
+    }
+    if (until(end) == milliseconds(0)) {
+      return false;
     }
   }
 }

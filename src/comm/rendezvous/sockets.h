@@ -32,7 +32,7 @@ struct TcpListener {
 // kAlreadyExists when the port is taken.
 Result<TcpListener> listen_tcp(const Endpoint& endpoint);
 // Tries every address of the name until `time` is over. Refused connections are tried again while
-// `is_patient`: the other side may not listen yet.
+// `is_patient`: the other side may not listen yet. kDeadline: its host is out of reach.
 Result<Fd> connect_tcp(const Endpoint& endpoint, std::chrono::milliseconds time, bool is_patient);
 
 // Small messages at once.

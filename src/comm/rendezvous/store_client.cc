@@ -31,7 +31,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::connect(const Endpoint& endpoi
 // A connection that still owes an answer is given up for a new one.
 Result<void> StoreClient::reconnect() {
   fd_.reset();
-  reader_ = {};
+  reader_ = FrameReader();
   YARD_TRY(fd_, connect_tcp(endpoint_, kAnswerTime, false));
   return tune_tcp(fd_.get());
 }

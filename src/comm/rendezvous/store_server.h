@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our own rendezvous store, for ranks that have no PyTorch: one thread that serves set-once keys
 // over TCP (frame.h). Lives in the process of rank 0. Foreign bytes on its port close their
-// connection and nothing else.
+// connection and nothing else; who says nothing is sent away (doorstep.h).
 #pragma once
 
 #include <cstdint>

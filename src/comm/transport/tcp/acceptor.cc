@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <list>
 #include <map>
-#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -17,6 +21,8 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "comm/rendezvous/control_link.h"
+#include "comm/rendezvous/doorstep.h"
+#include "comm/rendezvous/forks.h"
 
 namespace trainyard::comm {
 namespace {
@@ -24,8 +30,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kGreetingTime = std::chrono::seconds(10);
-constexpr std::size_t kMaxUnknown = 4096;
 constexpr std::int64_t kMaxConnections = 64;  // of one rank to another
 constexpr char kSeen = '!';                   // the byte of a rank that has seen the answer
 constexpr milliseconds kConnectTime = std::chrono::seconds(3);  // of each address
@@ -66,19 +70,13 @@ Result<Greeting> greeting_of(const Fields& fields) {
 }  // namespace
 
 struct Acceptor::State {
-  struct Unknown {
-    std::unique_ptr<ControlLink> link;
-    steady_clock::time_point end;
-    std::optional<Arrival> answered;  // knows the secret; the link is empty then
-
-    int fd() const { return answered ? answered->fd.get() : link->fd(); }
-  };
-
   TcpListener listener;
+  KeptFromChildren kept;
   std::string secret;
   std::int32_t rank = 0;
   Fd wake;
-  std::vector<Unknown> unknown;
+  Doorstep doorstep;
+  std::list<Arrival> answered;  // they know the secret, and have not seen the answer yet
 
   Mutex mutex;
   std::map<std::uint32_t, std::vector<Arrival>> arrived GUARDED_BY(mutex);
@@ -86,97 +84,74 @@ struct Acceptor::State {
   std::jthread thread;
 
   void serve(const std::stop_token& stop);
-  void accept_all();
-  // True when the connection needs no more attention: it was taken, or is to be closed.
-  bool attend(Unknown& one);
-  bool greet(Unknown& one);
+  void greet(Doorstep::Guest& guest);
+  // Whether it still has not seen the answer: it was handed on otherwise, or is to be closed.
+  bool waits(Arrival& one);
+
+  State(TcpListener from, std::string of_world, std::int32_t own)
+      : listener(std::move(from)),
+        kept(listener.fd.get()),
+        secret(std::move(of_world)),
+        rank(own),
+        wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        doorstep(listener.fd.get()) {}
 };
 
 void Acceptor::State::serve(const std::stop_token& stop) {
   std::vector<pollfd> entries;
   while (!stop.stop_requested()) {
-    entries.assign({{.fd = wake.get(), .events = POLLIN, .revents = 0},
-                    {.fd = listener.fd.get(), .events = POLLIN, .revents = 0}});
-    for (const Unknown& one : unknown) {
-      entries.push_back({.fd = one.fd(), .events = POLLIN, .revents = 0});
+    entries.assign({{.fd = wake.get(), .events = POLLIN, .revents = 0}});
+    doorstep.list(entries);
+    const std::size_t before = entries.size();
+    for (const Arrival& one : answered) {
+      entries.push_back({.fd = one.fd.get(), .events = POLLIN, .revents = 0});
     }
-    const milliseconds limit = unknown.empty() ? milliseconds(-1) : kGreetingTime;
-    ::poll(entries.data(), entries.size(), static_cast<int>(limit.count()));
-    const auto now = steady_clock::now();
-    for (std::size_t i = unknown.size(); i > 0; --i) {
-      const bool has_news = entries[i + 1].revents != 0;
-      if ((has_news && attend(unknown[i - 1])) || now > unknown[i - 1].end) {
-        unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i - 1));
-      }
+    if (::poll(entries.data(), entries.size(), static_cast<int>(doorstep.patience().count())) < 0) {
+      continue;
     }
-    accept_all();
-  }
-}
-
-void Acceptor::State::accept_all() {
-  while (true) {
-    auto fd = accept_one(listener.fd.get());
-    if (!fd || !fd->is_open()) {
-      return;
+    std::size_t index = before;
+    for (auto one = answered.begin(); one != answered.end();) {
+      const bool stays = entries[index++].revents == 0 || waits(*one);
+      one = stays ? std::next(one) : answered.erase(one);
     }
-    if (unknown.size() < kMaxUnknown) {
-      unknown.push_back({.link = std::make_unique<ControlLink>(std::move(*fd)),
-                         .end = steady_clock::now() + kGreetingTime,
-                         .answered = std::nullopt});
+    for (Doorstep::Guest& guest : doorstep.look(std::span(entries).first(before).subspan(1))) {
+      greet(guest);
     }
   }
 }
 
-bool Acceptor::State::greet(Unknown& one) {
-  std::vector<ControlMessage> messages;
-  const Result<void> status = one.link->receive(messages);
-  if (messages.empty()) {
-    if (!status && status.error().code != Code::kUnavailable) {
-      log_warning("comm: a data connection was closed: " + status.error().message);
-    }
-    return !status;
+// Who knows the secret may take his time from here: he may be stopped.
+void Acceptor::State::greet(Doorstep::Guest& guest) {
+  const auto greeting = greeting_of(guest.greeting);
+  if (!greeting || !equal_in_constant_time(greeting->secret, secret) || greeting->to != rank ||
+      !watch_idle(guest.link.fd())) {
+    return;
   }
-  const auto greeting = greeting_of(messages.front().fields);
-  if (!greeting || !equal_in_constant_time(greeting->secret, secret) || greeting->to != rank) {
-    return true;
-  }
-  if (!watch_idle(one.link->fd())) {
-    return true;
-  }
-  one.link->send({"welcome"});
-  one.answered = Arrival{*greeting, one.link->take_fd()};
-  one.end = steady_clock::time_point::max();
-  return false;
+  guest.link.send({"welcome"});
+  answered.push_back(Arrival{*greeting, guest.link.take_fd()});
 }
 
-bool Acceptor::State::attend(Unknown& one) {
-  if (!one.answered) {
-    return greet(one);
-  }
+bool Acceptor::State::waits(Arrival& one) {
   char byte = 0;
-  const ssize_t count = ::recv(one.fd(), &byte, 1, MSG_DONTWAIT);
+  const ssize_t count = ::recv(one.fd.get(), &byte, 1, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return false;
+    return true;
   }
   if (count != 1 || byte != kSeen) {
-    return true;
+    return false;
   }
-  const std::uint32_t channel = one.answered->greeting.channel;
+  const std::uint32_t channel = one.greeting.channel;
   // Told under the lock: who takes its callback back may then end.
   const MutexLock lock(mutex);
-  arrived[channel].push_back(std::move(*one.answered));
+  arrived[channel].push_back(std::move(one));
   if (told[channel]) {
     told[channel]();
   }
-  return true;
+  return false;
 }
 
 Acceptor::Acceptor(TcpListener listener, std::string secret, std::int32_t rank)
-    : state_(std::make_unique<State>()) {
-  state_->listener = std::move(listener);
-  state_->secret = std::move(secret);
-  state_->rank = rank;
-  state_->wake = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    : state_(std::make_unique<State>(std::move(listener), std::move(secret), rank)) {
   state_->thread =
       start_thread(fmt::format("comm-accept-{}", rank),
                    [state = state_.get()](const std::stop_token& stop) { state->serve(stop); });
@@ -203,12 +178,14 @@ std::vector<Arrival> Acceptor::take(std::uint32_t channel) {
 
 namespace {
 
-// One try. kDeadline: it takes connections, but does not answer within `patience`.
+// One try. kDeadline: it takes connections, but does not answer within `patience`. kNotFound: its
+// host does not answer.
 Result<Fd> try_address(const Endpoint& endpoint, const Greeting& greeting, milliseconds patience,
                        const std::stop_token& stop) {
   auto fd = connect_tcp(endpoint, kConnectTime, false);
   if (!fd) {
-    return Error{Code::kUnavailable, fd.error().message};
+    const bool is_away = fd.error().code == Code::kDeadline;
+    return Error{is_away ? Code::kNotFound : Code::kUnavailable, fd.error().message};
   }
   YARD_TRY(tune_tcp(fd->get()));
   YARD_TRY(watch_idle(fd->get()));
@@ -236,10 +213,12 @@ Result<Fd> try_address(const Endpoint& endpoint, const Greeting& greeting, milli
 
 Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
                                 const Greeting& greeting, const std::stop_token& stop) {
+  const auto give_up = steady_clock::now() + kSilence;
   for (milliseconds patience = kFirstPatience; true;
        patience = std::min(2 * patience, kMostPatience)) {
     std::string tried;
     bool is_silent = false;
+    bool is_away = false;
     for (const std::string& address : addresses) {
       const Endpoint endpoint{address, port};
       auto fd = try_address(endpoint, greeting, patience, stop);
@@ -247,12 +226,17 @@ Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::
         return fd;
       }
       is_silent = is_silent || fd.error().code == Code::kDeadline;
+      is_away = is_away || fd.error().code == Code::kNotFound;
       tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", to_string(endpoint),
                            fd.error().message);
     }
-    if (!is_silent || stop.stop_requested()) {
+    is_away = is_away && steady_clock::now() < give_up;  // no longer
+    if ((!is_silent && !is_away) || stop.stop_requested()) {
       return Error{Code::kUnavailable, fmt::format("rank {} cannot be reached: {}", greeting.to,
                                                    tried.empty() ? "it gave no address" : tried)};
+    }
+    if (!is_silent) {
+      std::this_thread::sleep_for(kLook);
     }
   }
 }

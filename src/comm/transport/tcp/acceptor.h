@@ -3,7 +3,7 @@
 // secret of the world, who it is, for which transport) and answers it, so that a rank that connects
 // waits for nobody's computation, and knows that it has reached the right process. One byte from it
 // says that it has seen the answer, and has not given up: then transports may fetch what came for
-// them. Foreign bytes close their connection.
+// them. Strangers wait at a doorstep (rendezvous/doorstep.h).
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,8 @@ class Acceptor {
 
 // The other side: tries the addresses in order until one answers as rank `greeting.to`. A process
 // that takes connections but does not answer is stopped, or busy with others: it is asked again,
-// until `stop`. kUnavailable lists what was tried.
+// until `stop`; a host that is out of reach for kSilence, as after a cut. kUnavailable lists what
+// was tried.
 Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
                                 const Greeting& greeting, const std::stop_token& stop);
 
