@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 from conftest import wait_for
@@ -24,6 +25,15 @@ for port in map(int, ports):
             pass
         kept.append(one)
 time.sleep(0.3)
+'''
+
+
+CROWD = r'''
+import socket, sys
+address, *ports = sys.argv[1:]
+kept = [socket.create_connection((address, port), 20) for port in map(int, ports) for _ in range(400)]
+print("all are there", flush=True)
+sys.stdin.read()
 '''
 
 
@@ -107,14 +117,34 @@ def test_two_processes_of_one_rank_are_told_apart(make_world):
     assert world[0].answer().code == "DEADLINE"
 
 
-def test_ranks_that_were_told_of_other_sizes_are_named(make_world):
-    world = make_world("tcp2")
-    world[0].begin("create", size=2)
-    world[1].begin("create", size=3, join_timeout=1)
-    answer = world[0].answer()
-    assert answer.code == "CONFLICT"
-    assert f"rank 1 (pid {world[1].pid} on host-1) was told of 3 ranks, this one (rank 0) of 2" in answer.error
-    assert "missing 2" in world[1].answer().error
+def test_two_sizes_of_a_world_are_named_by_all_at_once(make_world):
+    world = make_world("mixed")
+    sizes = [6, 6, 9, 9]
+    for rank, size in zip(world.ranks, sizes):
+        rank.begin("create", size=size, join_timeout=60)
+    for rank, size in zip(world.ranks, sizes):
+        answer = rank.answer()  # though neither world is ever complete
+        assert answer.code == "CONFLICT"
+        assert 'the world "world" has two sizes: rank ' in answer.error
+        assert f"was told of {15 - size} ranks, this one (rank {rank.number}) of {size}" in answer.error
+
+
+def test_a_host_that_is_out_of_reach_for_a_moment_is_waited_for(make_world, cable):
+    world = make_world("mixed")
+    with cable.no_way():
+        for rank in world.ranks:
+            rank.begin("create", join_timeout=50)
+        wait_for(path_of(world, "address", 0).exists, 20, "the address of rank 0")
+        time.sleep(1)  # tries that fail
+    for rank in world.ranks:
+        answer = rank.answer(60)
+        assert answer.code == "OK", answer.error
+    with cable.no_way():
+        for rank in world.ranks:
+            rank.begin("run", kind="all_reduce", count=1000, dtype="int8")
+        time.sleep(1)
+    answers = [rank.answer() for rank in world.ranks]
+    assert [(answer.code, answer.error, answer.value) for answer in answers] == [("OK", "", "04" * 16)] * 4
 
 
 def test_another_version_of_the_protocol_is_named_with_ours(make_world):
@@ -149,6 +179,21 @@ def test_garbage_on_the_ports_disturbs_nobody(make_world, cable):
     answers = world.all("run", kind="all_reduce", count=1_000_000, dtype="int8")
     assert {(answer.code, answer.value) for answer in answers} == {("OK", "04" * 16)}
     assert time.monotonic() - began < 5
+
+
+def test_silent_strangers_keep_nobody_out(make_world, cable):
+    world = make_world("mixed").create()
+    ports = cable.listeners(0)
+    held = subprocess.Popen(["ip", "netns", "exec", cable.namespaces[1], sys.executable, "-c", CROWD, cable.address(0),
+                             *map(str, ports)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert held.stdout.readline() == b"all are there\n"
+        answers = world.all("run", kind="all_reduce", count=1000, dtype="int8")  # its connections are made now
+        assert {(answer.code, answer.value) for answer in answers} == {("OK", "04" * 16)}
+        for rank in world.ranks[:2]:
+            assert len(list(Path(f"/proc/{rank.pid}/fd").iterdir())) < 350
+    finally:
+        held.communicate(timeout=20)
 
 
 def test_an_interface_that_is_none_is_named_with_those_there_are(make_world, cable):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worlds of rank processes, on one host or on two that are network namespaces joined by a cable."""
+import contextlib
 import dataclasses
 import json
 import os
@@ -105,7 +106,7 @@ class World:
         return [rank for rank in self.ranks if rank.number not in numbers]
 
     def create(self, **options):
-        for answer in self.all("create", **options):
+        for answer in self.all("create", seconds=60, **options):  # longer than joining may take
             assert answer.code == "OK", answer.error
         return self
 
@@ -159,6 +160,16 @@ class Cable:
         for namespace, link in list(zip(self.namespaces, self.links))[:2 if state == "up" else 1]:
             self._ip("-n", namespace, "link", "set", link, state)
         return at
+
+    @contextlib.contextmanager
+    def no_way(self):
+        """The second host knows no way to the first, and says so at once."""
+        route = ["route", "add", "unreachable", self.address(0) + "/32"]
+        self._ip("-n", self.namespaces[1], *route)
+        try:
+            yield
+        finally:
+            self._ip("-n", self.namespaces[1], "route", "del", *route[2:])
 
     def place(self, host):
         return [self.namespaces[host], f"host-{host}"]

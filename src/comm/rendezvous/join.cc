@@ -5,15 +5,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "comm/rendezvous/doorstep.h"
 #include "comm/rendezvous/interfaces.h"
 
 namespace trainyard::comm {
@@ -21,6 +22,11 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+constexpr milliseconds kConnectTime{5000};  // of one address
+constexpr milliseconds kPause{100};         // before all are tried again
+constexpr milliseconds kLongest{60'000};    // of a poll
+constexpr std::int32_t kMostPlaces = 65536;
 
 class Joining {
  public:
@@ -51,6 +57,8 @@ class Joining {
   }
 
   Result<void> introduce();
+  Result<void> agree_on_size(const std::string& own);
+  Error other_size(const Member& other) const;
   Result<void> meet_all();
   Result<std::vector<std::string>> wait_for_ranks(std::string_view what);
   Result<void> publish_addresses();
@@ -87,9 +95,13 @@ Result<void> Joining::introduce() {
   YARD_TRY(local_listener_, listen_local(own.local_socket));
   socket_file_ = place.empty() ? "" : own.local_socket;
   const std::string text = encode(own);
+  YARD_TRY(agree_on_size(text));
   YARD_TRY(const std::string held, store_.claim(key("rank", options_.rank), text));
   if (held != text) {
     YARD_TRY(const Member other, decode_member(held));
+    if (other.size != options_.size) {
+      return other_size(other);
+    }
     return Error{Code::kAlreadyExists,
                  fmt::format("{} has this number in the world \"{}\" at {} already: give every "
                              "world a name of its own, and every process another rank",
@@ -101,8 +113,30 @@ Result<void> Joining::introduce() {
   return {};
 }
 
+Error Joining::other_size(const Member& other) const {
+  return {Code::kConflict,
+          fmt::format("the world \"{}\" has two sizes: {} was told of {} ranks, this one (rank {}) "
+                      "of {}",
+                      options_.name, describe(other), other.size, options_.rank, options_.size)};
+}
+
+// The first rank to come says how large the world is. Who was told otherwise leaves its own entry
+// in the places of those who have not come, so that nobody waits for them.
+Result<void> Joining::agree_on_size(const std::string& own) {
+  YARD_TRY(const std::string held, store_.claim(key("size", 0), own));
+  const auto first = decode_member(held);
+  if (!first || first->size == options_.size) {
+    return {};  // what cannot be read shows where its rank is expected
+  }
+  for (std::int32_t rank = 0; rank < std::min(first->size, kMostPlaces); ++rank) {
+    YARD_TRY(store_.claim(key("rank", rank), own));
+  }
+  return other_size(*first);
+}
+
 Result<std::vector<std::string>> Joining::wait_for_ranks(std::string_view what) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<std::size_t>(options_.size));
   for (std::int32_t rank = 0; rank < options_.size; ++rank) {
     keys.push_back(key(what, rank));
   }
@@ -140,13 +174,12 @@ Result<void> Joining::meet_all() {
       return member.error().in(fmt::format("reading the entry of rank {}", rank));
     }
     if (member->size != options_.size) {
-      return Error{Code::kConflict,
-                   fmt::format("{} was told of {} ranks, this one (rank {}) of {}",
-                               describe(*member), member->size, options_.rank, options_.size)};
+      return other_size(*member);
     }
     joined_.members.push_back(std::move(*member));
   }
   joined_.hosts = group(joined_.members);
+  YARD_TRY(check_hosts(joined_.hosts, joined_.members));
   YARD_TRY(const auto secret, store_.wait_for({key("secret", 0)}, left()));
   joined_.secret = secret.front();
   return {};
@@ -183,50 +216,48 @@ Error Joining::missing(const std::vector<std::int32_t>& ranks) const {
                       text)};
 }
 
-// Strangers on the port are closed and forgotten; a rank must know the secret.
+// A rank knows the secret.
 Result<void> Joining::accept_below(const std::set<std::int32_t>& expected, int listener) {
   std::set<std::int32_t> absent = expected;
-  std::vector<std::unique_ptr<ControlLink>> unknown;
+  Doorstep doorstep(listener);
+  std::vector<pollfd> entries;
   while (!absent.empty()) {
-    std::vector<pollfd> entries = {{.fd = listener, .events = POLLIN, .revents = 0}};
-    for (const auto& link : unknown) {
-      entries.push_back({.fd = link->fd(), .events = POLLIN, .revents = 0});
-    }
     if (left() == milliseconds(0)) {
       return missing({absent.begin(), absent.end()});
     }
-    ::poll(entries.data(), entries.size(), static_cast<int>(left().count()));
-    for (std::size_t i = unknown.size(); i > 0; --i) {
-      if (entries[i].revents == 0) {
-        continue;
-      }
-      std::vector<ControlMessage> messages;
-      const Result<void> status = unknown[i - 1]->receive(messages);
-      if (messages.empty() && status) {
-        continue;
-      }
-      const Fields fields = messages.empty() ? Fields() : messages.front().fields;
-      const auto rank = fields.size() == 3 ? parse_int(fields[2]) : Result<std::int64_t>(-1);
-      if (fields.size() == 3 && fields[0] == "join" && rank &&
-          equal_in_constant_time(fields[1], joined_.secret) &&
-          absent.erase(static_cast<std::int32_t>(*rank)) == 1) {
-        joined_.down[static_cast<std::int32_t>(*rank)] = std::move(unknown[i - 1]);
-      } else if (!status) {
-        log_warning("comm: a connection was closed while joining: " + status.error().message);
-      }
-      unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    entries.clear();
+    doorstep.list(entries);
+    const milliseconds patience = doorstep.patience();
+    const milliseconds time = std::min(left(), patience < milliseconds(0) ? kLongest : patience);
+    if (::poll(entries.data(), entries.size(), static_cast<int>(time.count())) < 0) {
+      continue;
     }
-    while (true) {
-      YARD_TRY(Fd fd, accept_one(listener));
-      if (!fd.is_open()) {
-        break;
+    for (Doorstep::Guest& guest : doorstep.look(entries)) {
+      const Fields& words = guest.greeting;
+      const auto rank = words.size() == 3 ? parse_int(words[2]) : Result<std::int64_t>(-1);
+      if (rank && words[0] == "join" && equal_in_constant_time(words[1], joined_.secret) &&
+          absent.erase(static_cast<std::int32_t>(*rank)) == 1) {
+        guest.link.trust();
+        joined_.down[static_cast<std::int32_t>(*rank)] =
+            std::make_unique<ControlLink>(std::move(guest.link));
       }
-      unknown.push_back(std::make_unique<ControlLink>(std::move(fd)));
     }
   }
   return {};
 }
 
+// Ports of data and of joining, then addresses.
+Result<Fields> read_address(const std::string& text) {
+  FrameReader reader;
+  reader.feed(text);
+  YARD_TRY(auto fields, reader.next());
+  if (!fields || fields->size() < 3) {
+    return Error{Code::kCorrupt, "a rank gave no address"};
+  }
+  return std::move(*fields);
+}
+
+// The link to the leader of this host; of a leader, to rank 0.
 Result<void> Joining::connect_up() {
   const std::int32_t leader = joined_.hosts.leader_of(options_.rank);
   if (options_.rank != leader) {
@@ -240,30 +271,31 @@ Result<void> Joining::connect_up() {
     return {};
   }
   YARD_TRY(const auto texts, store_.wait_for({key("address", 0)}, left()));
-  FrameReader reader;
-  reader.feed(texts.front());
-  YARD_TRY(const auto fields, reader.next());
-  const auto port =
-      fields && fields->size() > 2 ? parse_int((*fields)[1]) : Result<std::int64_t>(0);
-  if (!port || *port <= 0) {
-    return Error{Code::kCorrupt, "rank 0 gave no address"};
-  }
+  YARD_TRY(const Fields fields, read_address(texts.front()));
+  YARD_TRY(const std::int64_t port, parse_int(fields[1]));
   YARD_TRY(const auto own, read_interfaces());
-  std::string tried;
-  for (const std::string& address : order_to_try({fields->begin() + 2, fields->end()}, own, {})) {
-    const Endpoint endpoint{address, static_cast<std::uint16_t>(*port)};
-    auto fd = connect_tcp(endpoint, std::min<milliseconds>(left(), std::chrono::seconds(5)), false);
-    if (fd) {
-      YARD_TRY(tune_tcp(fd->get()));
-      YARD_TRY(watch_idle(fd->get()));
-      joined_.up = std::make_unique<ControlLink>(std::move(*fd));
-      joined_.up->send({"join", joined_.secret, std::to_string(options_.rank)});
-      return {};
+  const auto addresses = order_to_try({fields.begin() + 2, fields.end()}, own, {});
+  // A host that is out of reach for a moment, as after a cut, is tried again.
+  while (true) {
+    std::string tried;
+    for (const std::string& address : addresses) {
+      const Endpoint endpoint{address, static_cast<std::uint16_t>(port)};
+      auto fd = connect_tcp(endpoint, std::min(left(), kConnectTime), false);
+      if (fd) {
+        YARD_TRY(tune_tcp(fd->get()));
+        YARD_TRY(watch_idle(fd->get()));
+        joined_.up = std::make_unique<ControlLink>(std::move(*fd));
+        joined_.up->send({"join", joined_.secret, std::to_string(options_.rank)});
+        return {};
+      }
+      tried += (tried.empty() ? "" : "; ") + fd.error().message;
     }
-    tried += (tried.empty() ? "" : "; ") + fd.error().message;
+    if (left() == milliseconds(0)) {
+      return Error{Code::kUnavailable,
+                   fmt::format("{} cannot be reached: {}", describe(joined_.members[0]), tried)};
+    }
+    std::this_thread::sleep_for(std::min(left(), kPause));
   }
-  return Error{Code::kUnavailable,
-               fmt::format("{} cannot be reached: {}", describe(joined_.members[0]), tried)};
 }
 
 // Everyone below is there; from rank 0 downwards goes the word that all are.
@@ -328,15 +360,10 @@ void Joining::tell_below() {
 Result<void> Joining::read_addresses() {
   YARD_TRY(const auto texts, wait_for_ranks("address"));
   for (const std::string& text : texts) {
-    FrameReader reader;
-    reader.feed(text);
-    YARD_TRY(const auto fields, reader.next());
-    if (!fields || fields->size() < 3) {
-      return Error{Code::kCorrupt, "a rank gave no address"};
-    }
-    YARD_TRY(const std::int64_t port, parse_int(fields->front()));
+    YARD_TRY(const Fields fields, read_address(text));
+    YARD_TRY(const std::int64_t port, parse_int(fields.front()));
     joined_.data_addresses.push_back({.port = static_cast<std::uint16_t>(port),
-                                      .addresses = {fields->begin() + 2, fields->end()}});
+                                      .addresses = {fields.begin() + 2, fields.end()}});
   }
   return {};
 }
@@ -370,9 +397,9 @@ Result<void> check(const CommunicatorOptions& options) {
                  fmt::format("rank {} of a world of {}: ranks count from 0 to the size less one",
                              options.rank, options.size)};
   }
-  constexpr milliseconds kLongest = std::chrono::hours(24 * 366);
+  constexpr milliseconds kYear = std::chrono::hours(24 * 366);
   for (const milliseconds time : {options.timeout, options.join_timeout}) {
-    if (time <= milliseconds(0) || time > kLongest) {
+    if (time <= milliseconds(0) || time > kYear) {
       return Error{Code::kInvalidArgument, "a time-out is above 0 and at most a year"};
     }
   }

@@ -103,14 +103,49 @@ TEST(Join, RefusesTwoProcessesWithOneRank) {
   EXPECT_EQ(second.error().code, Code::kAlreadyExists);
 }
 
-TEST(Join, RefusesAnotherSizeOfTheWorld) {
-  MemoryStore store;
-  std::jthread other([&] { static_cast<void>(join(options_of(1, 3), store, make_segments, "")); });
-  ASSERT_TRUE(store.wait_for({"trainyard/world/rank/1"}, seconds(5)));
-  ASSERT_TRUE(store.claim("trainyard/world/rank/2", "ends the other's wait"));
-  const auto joined = join(options_of(0, 2), store, make_segments, "");
+void expect_both_sizes(const Result<Joined>& joined, const std::string& own,
+                       const std::string& theirs) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Code::kConflict);
+  EXPECT_THAT(joined.error().message, HasSubstr("the world \"world\" has two sizes: rank "));
+  EXPECT_THAT(joined.error().message, HasSubstr("was told of " + theirs + " ranks"));
+  EXPECT_THAT(joined.error().message, HasSubstr("of " + own));
+}
+
+// Both are told at once, though neither world can ever be complete.
+TEST(Join, RefusesAnotherSizeOfTheWorld) {
+  MemoryStore store;
+  Result<Joined> first = Error{};
+  std::jthread other([&] { first = join(options_of(1, 5), store, make_segments, ""); });
+  ASSERT_TRUE(store.wait_for({"trainyard/world/size/0"}, seconds(20)));
+  const auto begin = std::chrono::steady_clock::now();
+  expect_both_sizes(join(options_of(0, 3), store, make_segments, ""), "3", "5");
+  other.join();
+  expect_both_sizes(first, "5", "3");
+  // Who comes later finds its number taken by one of another world.
+  expect_both_sizes(join(options_of(4, 5), store, make_segments, ""), "5", "3");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));  // the time to join
+}
+
+// A segment has no part for the 257th: each rank knows by itself, and none waits for another.
+TEST(Join, RefusesMoreRanksOnAHostThanASegmentHas) {
+  for (const std::int32_t own : {0, 5}) {
+    MemoryStore store;
+    ASSERT_TRUE(store.claim("trainyard/world/secret/0", "secret"));
+    for (std::int32_t rank = 0; rank < 257; ++rank) {
+      const Member member{.rank = rank, .size = 257, .host_key = "a", .host_name = "algo-1"};
+      if (rank != own) {
+        ASSERT_TRUE(store.claim("trainyard/world/rank/" + std::to_string(rank), encode(member)));
+      }
+    }
+    CommunicatorOptions options = options_of(own, 257);
+    options.host = "a";
+    const auto joined = join(options, store, make_segments, "");
+    ASSERT_FALSE(joined);
+    EXPECT_EQ(joined.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(joined.error().message, HasSubstr("has 257 ranks of this world"));
+    EXPECT_THAT(joined.error().message, HasSubstr("at most 256"));
+  }
 }
 
 TEST(Join, NamesBothVersionsOfTheProtocol) {

@@ -72,6 +72,19 @@ Hosts group(const std::vector<Member>& members) {
   return hosts;
 }
 
+Result<void> check_hosts(const Hosts& hosts, const std::vector<Member>& members) {
+  for (const auto& ranks : hosts.ranks) {
+    if (ranks.size() > kMaxLocalRanks) {
+      return Error{Code::kInvalidArgument,
+                   fmt::format("host {} has {} ranks of this world, and shared memory is for at "
+                               "most {}: use more hosts, or the transport tcp alone",
+                               members[static_cast<std::size_t>(ranks.front())].host_name,
+                               ranks.size(), kMaxLocalRanks)};
+    }
+  }
+  return {};
+}
+
 std::string describe(const Member& member) {
   return fmt::format("rank {} (pid {} on {})", member.rank, member.pid, member.host_name);
 }

@@ -48,6 +48,11 @@ struct Hosts {
 };
 Hosts group(const std::vector<Member>& members);
 
+// As many as a segment has parts for (transport/shm/segment.h).
+inline constexpr std::size_t kMaxLocalRanks = 256;
+// kInvalidArgument names the host that has more, on every rank alike.
+Result<void> check_hosts(const Hosts& hosts, const std::vector<Member>& members);
+
 // "rank 3 (pid 812 on algo-2)".
 std::string describe(const Member& member);
 // "1, 2 and 5".
