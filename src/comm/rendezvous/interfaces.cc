@@ -18,8 +18,9 @@
 namespace trainyard::comm {
 namespace {
 
-// The bytes of an address, 4 or 16; empty when it is none.
-std::string bytes_of(const std::string& address) {
+// The bytes of an address, 4 or 16; empty when it is none. Without its scope ("%eth0").
+std::string bytes_of(const std::string& text) {
+  const std::string address = text.substr(0, text.find('%'));
   std::array<char, 16> bytes{};
   if (::inet_pton(AF_INET, address.c_str(), bytes.data()) == 1) {
     return {bytes.data(), 4};
@@ -46,8 +47,12 @@ bool is_in_network(const std::string& address, const std::string& network, int p
   return true;
 }
 
+bool needs_scope(const std::string& address) {
+  return is_in_network(address, "fe80::", 10);
+}
+
 bool is_link_local(const std::string& address) {
-  return is_in_network(address, "169.254.0.0", 16) || is_in_network(address, "fe80::", 10);
+  return is_in_network(address, "169.254.0.0", 16);
 }
 
 // One word of a choice, as a question about interfaces.
@@ -122,10 +127,13 @@ int rank_of(const Interface& interface) {
 
 std::vector<Interface> automatic(const std::vector<Interface>& interfaces, bool several_hosts) {
   std::vector<Interface> chosen;
-  std::ranges::copy_if(interfaces, std::back_inserter(chosen),
-                       [&](const Interface& one) { return one.is_up && !one.is_loopback; });
+  std::ranges::copy_if(interfaces, std::back_inserter(chosen), [&](const Interface& one) {
+    return one.is_up && !one.is_loopback && !needs_scope(one.address);
+  });
   if (chosen.empty() && !several_hosts) {
-    std::ranges::copy_if(interfaces, std::back_inserter(chosen), &Interface::is_up);
+    std::ranges::copy_if(interfaces, std::back_inserter(chosen), [](const Interface& one) {
+      return one.is_up && !needs_scope(one.address);
+    });
   }
   std::ranges::stable_sort(chosen, {}, rank_of);
   return chosen;
@@ -193,8 +201,9 @@ Result<std::vector<std::string>> choose_addresses(const std::vector<Interface>& 
   }
   std::vector<std::string> addresses;
   for (const Interface& one : chosen) {
-    if (std::ranges::find(addresses, one.address) == addresses.end()) {
-      addresses.push_back(one.address);
+    std::string address = one.address + (needs_scope(one.address) ? "%" + one.name : "");
+    if (std::ranges::find(addresses, address) == addresses.end()) {
+      addresses.push_back(std::move(address));
     }
   }
   if (addresses.empty()) {
@@ -212,7 +221,9 @@ std::vector<std::string> order_to_try(const std::vector<std::string>& of_peer,
                                       const std::vector<Interface>& own,
                                       const std::vector<std::string>& everyones) {
   const auto cost = [&](const std::string& address) {
-    const auto is_same = [&](const Interface& one) { return one.address == address; };
+    const auto is_same = [&](const Interface& one) {
+      return one.address == address.substr(0, address.find('%'));
+    };
     const auto is_near = [&](const Interface& one) {
       return is_in_network(address, one.address, one.prefix);
     };

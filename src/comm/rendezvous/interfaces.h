@@ -2,7 +2,9 @@
 // Which addresses of this machine a rank tells its peers. One syntax for the choice:
 //
 //   (empty)          automatic: every address of an interface that is up, best first
-//   eth0             this interface; `eth*` every one whose name begins so
+//   eth0             this interface; `eth*` every one whose name begins so; link-local IPv6
+//                    addresses of it with its name ("fe80::1%eth0"), which peers call theirs by,
+//                    too
 //   10.1.0.0/16      interfaces with an address in this network; fd00::/8 likewise
 //   10.1.0.7         the interface with this address
 //   a,b              any of these, in this order
@@ -33,8 +35,9 @@ Result<std::vector<Interface>> read_interfaces();
 
 // The addresses to advertise, best first, without repeats. kNotFound when a choice matches nothing:
 // the message lists what there is. kInvalidArgument for a choice that cannot be read.
-// Automatic: no loopback when the world has several hosts, link-local addresses last, IPv4 before
-// IPv6 of the same interface; loopback only when there is nothing else on a world of one host.
+// Automatic: no loopback when the world has several hosts, IPv4 before IPv6 of the same interface,
+// link-local IPv4 last; no link-local IPv6, which means nothing without the name of the peer's own
+// interface; loopback only when there is nothing else on a world of one host.
 Result<std::vector<std::string>> choose_addresses(const std::vector<Interface>& interfaces,
                                                   std::string_view choice, bool several_hosts);
 

@@ -19,8 +19,8 @@ const Interface kDown{.name = "ib0", .address = "10.9.0.7", .prefix = 24, .is_up
 const std::vector<Interface> kNode = {kLoopback, kLinkLocal, kBridge, kDataV6, kData, kDown};
 
 TEST(ChooseAddresses, TakesWhatReachesOthersBestFirst) {
-  EXPECT_THAT(*choose_addresses(kNode, "", true),
-              ElementsAre("172.17.0.1", "10.1.2.7", "fd00::7", "fe80::7"));
+  EXPECT_THAT(*choose_addresses(kNode, "", true), ElementsAre("172.17.0.1", "10.1.2.7", "fd00::7"));
+  EXPECT_EQ(choose_addresses({kLoopback, kLinkLocal}, "", true).error().code, Code::kNotFound);
 }
 
 TEST(ChooseAddresses, NeverAdvertisesLoopbackToOtherHosts) {
@@ -36,7 +36,8 @@ struct Case {
 TEST(ChooseAddresses, ReadsOneSyntax) {
   const std::vector<Case> cases = {
       {"docker0", {"172.17.0.1"}},
-      {"en*", {"fe80::7", "fd00::7", "10.1.2.7"}},
+      {"en*", {"fe80::7%enP7s7", "fd00::7", "10.1.2.7"}},
+      {"fe80::7", {"fe80::7%enP7s7"}},
       {"10.1.0.0/16", {"10.1.2.7"}},
       {"10.1.2.7", {"10.1.2.7"}},
       {"fd00::/8", {"fd00::7"}},
@@ -67,6 +68,11 @@ TEST(OrderToTry, PutsTheBridgeThatEveryNodeHasLast) {
   const std::vector<std::string> everyones = {"172.17.0.1", "10.1.2.8", "172.17.0.1", "10.1.2.9"};
   EXPECT_THAT(order_to_try({"172.17.0.1", "192.168.5.8", "10.1.2.8"}, kNode, everyones),
               ElementsAre("10.1.2.8", "192.168.5.8", "172.17.0.1"));
+}
+
+TEST(OrderToTry, KnowsALinkByItsAddressesWithScope) {
+  EXPECT_THAT(order_to_try({"192.168.5.8", "fe80::8%enP7s7", "fe80::7%enP7s7"}, kNode, {}),
+              ElementsAre("fe80::8%enP7s7", "192.168.5.8", "fe80::7%enP7s7"));
 }
 
 TEST(ReadInterfaces, FindsTheLoopback) {
