@@ -83,12 +83,14 @@ std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
   };
   auto state = std::make_unique<State>(std::move(parts));
   Parts& own = state->parts;
-  own.fault->on_raise([&own, record_of](const Error& error) {
-    own.collectives->wake();
-    own.point_to_point->wake();
+  own.fault->pass_on_by([&own](const Error& error) {
     if (own.spread) {
       own.spread(error);
     }
+  });
+  own.fault->on_raise([&own, record_of](const Error& error) {
+    own.collectives->wake();
+    own.point_to_point->wake();
     if (own.dump) {
       own.dump(error, record_of(own));
     }

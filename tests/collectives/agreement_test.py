@@ -86,6 +86,24 @@ def test_abort_reaches_all_within_1_s(make_world, layout):
         f"'world' was aborted by rank {last.number}: the loss is not a number"}
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ending", ["abort", "disagreement"])
+def test_who_ends_its_process_right_after_the_fault_is_not_the_cause(make_world, layout, ending):
+    world = make_world(layout).create()
+    last = world.ranks[-1]
+    at = time.monotonic()
+    for rank in world.without(last.number):
+        rank.begin("run", **SUM)
+    if ending == "abort":
+        last.begin("abort_and_exit", reason="the loss is not a number")
+        code, cause = "CANCELLED", "the loss is not a number"
+    else:
+        last.begin("run_and_exit", **SUM | {"dtype": "int32"})
+        code, cause = "CONFLICT", "all_reduce of 4000 int32 (sum)"
+    for error in errors_after(world.without(last.number), at, 2, code):
+        assert cause in error
+
+
 def test_abort_from_another_thread_ends_the_operation_that_runs(make_world):
     world = make_world("tcp2").create()
     begun = world[0].begin("run", abort_after=0.2, **SUM).answer()

@@ -14,13 +14,25 @@ bool Fault::raise(Error error) {
     error_ = std::move(error);
     raised_.store(true, std::memory_order_release);
   }
+  if (pass_on_) {
+    pass_on_(peek());
+  }
+  is_passed_on_.store(true, std::memory_order_release);
+  is_passed_on_.notify_all();
   if (told_) {
-    told_(this->error());
+    told_(peek());
   }
   return true;
 }
 
 Error Fault::error() const {
+  if (is_raised()) {
+    is_passed_on_.wait(false, std::memory_order_acquire);
+  }
+  return peek();
+}
+
+Error Fault::peek() const {
   const MutexLock lock(mutex_);
   return error_;
 }

@@ -16,17 +16,24 @@ namespace trainyard::comm {
 class Fault {
  public:
   bool is_raised() const { return raised_.load(std::memory_order_acquire); }
-  // True for the first one, which is kept; `on_raise` is then called once, on the raising thread.
+  // True for the first one, which is kept: it is passed on, and then `on_raise` is called, both on
+  // this thread.
   bool raise(Error error);
-  Error error() const;  // only after is_raised()
+  // Only after is_raised(). Returns when the fault has been passed on to the other ranks: who gets
+  // it may end its process, and that must not be the first thing that they hear.
+  Error error() const;
+  Error peek() const;  // the same at once, for who passes it on
 
-  // Set once before use: passes the fault on to the other ranks and wakes sleepers.
+  // Both are set once before use. The first one returns within a moment, whatever happens.
+  void pass_on_by(std::function<void(const Error&)> pass_on) { pass_on_ = std::move(pass_on); }
   void on_raise(std::function<void(const Error&)> told) { told_ = std::move(told); }
 
  private:
   std::atomic<bool> raised_ = false;
+  std::atomic<bool> is_passed_on_ = false;
   mutable Mutex mutex_;
   Error error_ GUARDED_BY(mutex_);
+  std::function<void(const Error&)> pass_on_;
   std::function<void(const Error&)> told_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/health/fault.h"
 
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,24 @@ TEST(Fault, KeepsTheFirstErrorAndTellsItOnce) {
   EXPECT_EQ(fault.error().code, Code::kConflict);
   EXPECT_EQ(fault.error().message, "rank 1 broadcasts");
   EXPECT_EQ(told, std::vector<std::string>{"rank 1 broadcasts"});
+}
+
+TEST(Fault, IsPassedOnBeforeAnyoneGetsIt) {
+  Fault fault;
+  std::atomic<bool> is_passed_on = false;
+  std::latch has_begun(1);
+  fault.pass_on_by([&](const Error& error) {
+    EXPECT_EQ(error.message, "enough");
+    has_begun.count_down();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // of a watchdog that is slow
+    is_passed_on = true;
+  });
+  std::jthread other([&] { fault.raise(Error{Code::kCancelled, "enough"}); });
+  has_begun.wait();
+  EXPECT_TRUE(fault.is_raised());  // operations end
+  EXPECT_FALSE(fault.raise(Error{Code::kDeadline, "too late"}));
+  EXPECT_EQ(fault.error().message, "enough");
+  EXPECT_TRUE(is_passed_on);
 }
 
 TEST(Fault, LetsOneOfManyThreadsWin) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -65,6 +66,9 @@ struct Watchdog::State {
   ConditionVariable changed;
   std::deque<Share> shares GUARDED_BY(mutex);
   std::set<std::uint64_t> mapped GUARDED_BY(mutex);  // own buffers that all have
+  bool has_spread GUARDED_BY(mutex) = false;
+  std::atomic<bool> is_running = false;
+  std::atomic<std::thread::id> runner;
   std::atomic<bool> is_leaving = false;
   std::atomic<bool> must_spread = false;
 
@@ -113,10 +117,14 @@ struct Watchdog::State {
 };
 
 void Watchdog::State::run() {
+  runner = std::this_thread::get_id();
   read_what_came_before();
   while (!may_end()) {
     poll_once();
   }
+  const MutexLock lock(mutex);
+  is_running = false;
+  changed.notify_all();
 }
 
 void Watchdog::State::say_goodbye() {
@@ -350,7 +358,7 @@ void Watchdog::State::send_fault() {
   if (!must_spread.exchange(false)) {
     return;
   }
-  const Fields message = fault_message(fault.error());
+  const Fields message = fault_message(fault.peek());
   for (const auto& [peer, link] : parts.down) {
     link->send(message);
   }
@@ -358,6 +366,7 @@ void Watchdog::State::send_fault() {
     parts.up->send(message);
   }
   const MutexLock lock(mutex);
+  has_spread = true;
   changed.notify_all();
 }
 
@@ -470,6 +479,7 @@ Watchdog::Watchdog(WatchdogParts parts, Fault& fault)
 
 void Watchdog::start() {
   State* state = state_.get();
+  state->is_running = true;
   state->thread = start_thread(fmt::format("comm-watch-{}", state->parts.rank),
                                [state](const std::stop_token&) { state->run(); });
 }
@@ -487,8 +497,15 @@ void Watchdog::leave() {
 }
 
 void Watchdog::spread() {
-  state_->must_spread = true;
-  ::eventfd_write(state_->wake.get(), 1);
+  State& state = *state_;
+  state.must_spread = true;
+  if (state.is_running && state.runner == std::this_thread::get_id()) {
+    state.send_fault();
+    return;
+  }
+  ::eventfd_write(state.wake.get(), 1);
+  std::unique_lock lock(state.mutex);
+  state.changed.wait_for(lock, kSpread, [&] { return state.has_spread || !state.is_running; });
 }
 
 Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd, milliseconds time) {
@@ -505,6 +522,7 @@ Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd, mill
   if (state.mapped.erase(id) == 1) {
     return {};
   }
+  lock.unlock();
   return is_over ? state.fault.error()
                  : Error{Code::kDeadline, "not every rank of this host has mapped a new buffer"};
 }

@@ -4,8 +4,8 @@
 // a host that acknowledges nothing for 5 s is gone (TCP_USER_TIMEOUT: a process that is merely
 // stopped still acknowledges, and is left to the time-out of the operation). Twice a second
 // progress travels upwards, and whoever sees ranks that disagree, or that wait for one that left,
-// raises the fault. A fault goes once over every connection. It also takes buffers of `allocate` to
-// the ranks of the host.
+// raises the fault. A fault goes once over every connection, before those who wait for an operation
+// get it. It also takes buffers of `allocate` to the ranks of the host.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,7 @@ namespace trainyard::comm {
 
 inline constexpr std::chrono::milliseconds kBeat{500};
 inline constexpr std::chrono::milliseconds kLinger{5000};  // of a leader that leaves first
+inline constexpr std::chrono::milliseconds kSpread{1000};  // of a thread that passes a fault on
 
 struct WatchdogParts {
   std::int32_t rank = 0;
@@ -50,7 +51,8 @@ class Watchdog {
   // Tells that this rank leaves, and ends the thread. A leader stays, up to kLinger, for those who
   // have not left.
   void leave();
-  // Passes on the fault that was raised. From any thread, returns at once.
+  // Passes on the fault that was raised. From any thread; returns when the connections have it, or
+  // after kSpread.
   void spread();
 
   // Returns when all ranks of this host have mapped the buffer; with the fault's error after one,

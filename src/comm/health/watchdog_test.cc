@@ -79,7 +79,7 @@ class WatchdogTest : public ::testing::Test {
         continue;
       }
       one.watchdog = std::make_unique<Watchdog>(std::move(parts[i]), one.fault);
-      one.fault.on_raise([&one](const Error&) { one.watchdog->spread(); });
+      one.fault.pass_on_by([raw = one.watchdog.get()](const Error&) { raw->spread(); });
       one.watchdog->start();
     }
   }
@@ -112,6 +112,15 @@ class WatchdogTest : public ::testing::Test {
     return at(rank).fault.error();
   }
 
+  // The fault among the words that have come by now.
+  static std::string fault_in(ControlLink& link) {
+    std::vector<ControlMessage> words;
+    static_cast<void>(link.receive(words));
+    const auto fault = std::ranges::find_if(
+        words, [](const ControlMessage& word) { return word.fields.at(0) == "fault"; });
+    return fault == words.end() ? "no fault" : fault->fields.at(2);
+  }
+
   void leave_all() {
     std::vector<std::jthread> threads;
     for (const auto& rank : ranks_) {
@@ -134,6 +143,28 @@ TEST_F(WatchdogTest, AnAbortReachesEveryRankOfEveryHost) {
     EXPECT_EQ(fault_of(rank, seconds(1)).message, "enough") << rank;
     EXPECT_EQ(fault_of(rank).code, Code::kCancelled) << rank;
   }
+}
+
+// Whoever gets the error may exit at once: the others have the first cause by then, and not only
+// the end of the connection.
+TEST_F(WatchdogTest, AFaultIsOnItsWayBeforeAnyoneGetsIt) {
+  start({"a", "a", "b", "b"}, 0);
+  for (const std::int32_t rank : {1, 2}) {
+    at(rank).fault.raise({Code::kConflict, "the ranks disagree"});
+    static_cast<void>(at(rank).fault.error());
+    EXPECT_EQ(fault_in(*silent_.down[rank]), "the ranks disagree");
+  }
+  silent_ = {};
+}
+
+// So is one that came from another rank: rank 1 passes it on to rank 2 before it gives it to
+// anyone.
+TEST_F(WatchdogTest, AFaultIsPassedOnBeforeAnyoneGetsIt) {
+  start({"a", "b", "b"}, 2);
+  at(0).fault.raise({Code::kConflict, "the ranks disagree"});
+  EXPECT_EQ(fault_of(1, seconds(20)).message, "the ranks disagree");
+  EXPECT_EQ(fault_in(*silent_.up), "the ranks disagree");
+  silent_ = {};
 }
 
 // A closed connection is what the kernel leaves of a killed process.

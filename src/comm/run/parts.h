@@ -33,7 +33,7 @@ struct Communicator::Parts {
   Choices choices;
   std::optional<Limits> limits;  // of all ranks; the transport's own when it is the same on all
   std::function<Result<std::shared_ptr<std::byte[]>>(std::size_t)> allocate;
-  // Tells the other ranks; called once, from any thread, must not block.
+  // Tells the other ranks; called once, from any thread, before anyone gets the error.
   std::function<void(const Error&)> spread;
   // Writes the flight record down for people; called once, after `spread`.
   std::function<void(const Error&, const std::string& record)> dump;
