@@ -7,11 +7,6 @@ namespace trainyard::comm {
 
 using Words = std::array<std::uint64_t, 2>;
 
-void Board::set_fault(std::uint64_t fault) {
-  std::uint64_t none = 0;
-  fault_.compare_exchange_strong(none, fault, std::memory_order_acq_rel);
-}
-
 // A sequence lock without fences. The words are stored with release, so a reader that got a new
 // word (acquire) also sees the sequence number withdrawn, or a newer one, in its second look.
 void Board::note_issued(std::uint64_t sequence, const Signature& signature) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank shows of itself to the other ranks of its host, in the segment: that it lives, how
-// far it is, which operations it issued last, and whether it left, died or saw a fault. Written by
-// its owner (`dead` and `fault`: by whoever finds out), read by anyone at any time, without locks:
-// the health part looks here and sees disagreements before any message shows them.
+// What a rank shows of itself to the other ranks of its host, in the segment: how far it is, which
+// operations it issued last, and whether it left. Written by its owner, read by anyone at any time,
+// without locks: the health part looks here and sees disagreements before any message shows them.
 #pragma once
 
 #include <array>
@@ -22,21 +21,10 @@ class Board {
  public:
   static constexpr std::size_t kKeptOperations = 64;
   static constexpr std::size_t kMaxCpus = 1024;
-  enum Flag : std::uint32_t { kAttached = 1, kLeft = 2, kDead = 4 };
+  enum Flag : std::uint32_t { kAttached = 1, kLeft = 2 };
 
   void raise(Flag flag) { flags_.fetch_or(flag, std::memory_order_acq_rel); }
   bool has(Flag flag) const { return (flags_.load(std::memory_order_acquire) & flag) != 0; }
-
-  void beat() { heartbeats_.fetch_add(1, std::memory_order_relaxed); }
-  std::uint64_t heartbeats() const { return heartbeats_.load(std::memory_order_relaxed); }
-
-  // As the owner sees it: of little use in another pid namespace, but for people.
-  void set_pid(std::uint32_t pid) { pid_.store(pid, std::memory_order_relaxed); }
-  std::uint32_t pid() const { return pid_.load(std::memory_order_relaxed); }
-
-  // Any value but 0, the first one stays: an error code with the rank that it is about, say.
-  void set_fault(std::uint64_t fault);
-  std::uint64_t fault() const { return fault_.load(std::memory_order_acquire); }
 
   // By one thread of the owner, sequence numbers ascending from 1.
   void note_issued(std::uint64_t sequence, const Signature& signature);
@@ -61,13 +49,10 @@ class Board {
     std::array<std::atomic<std::uint64_t>, 2> words = {};
   };
 
-  std::atomic<std::uint64_t> heartbeats_ = 0;
   std::atomic<std::uint64_t> issued_ = 0;
   std::atomic<std::uint64_t> started_ = 0;
   std::atomic<std::uint64_t> completed_ = 0;
-  std::atomic<std::uint64_t> fault_ = 0;
   std::atomic<std::uint32_t> flags_ = 0;
-  std::atomic<std::uint32_t> pid_ = 0;
   std::array<std::atomic<std::uint64_t>, kMaxCpus / 64> cpus_ = {};
   std::array<Kept, kKeptOperations> kept_ = {};
 };

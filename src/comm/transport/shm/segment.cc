@@ -6,17 +6,20 @@
 
 #include <fmt/format.h>
 
+#include "comm/rendezvous/member.h"
+
 namespace trainyard::comm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31474553'44524159;  // "YARDSEG1", little-endian
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargestMessage = 128 << 10;
 constexpr std::uint64_t kLeastMessage = 8 << 10;
 constexpr std::uint64_t kProbeBytes = 64 << 10;
 constexpr std::uint64_t kPoolBudget = 1 << 20;
+static_assert(SegmentShape::kMaxWorld == kMaxLocalRanks);
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 36;
 
 struct alignas(64) PerRank {
@@ -163,12 +166,6 @@ bool Segment::has_fences() const {
 
 void Segment::demand_fences() const {
   at<Header>(0)->fences.store(1, std::memory_order_seq_cst);
-}
-
-void Segment::ring_all() const {
-  for (std::uint32_t rank = 0; rank < shape_.world; ++rank) {
-    bell(rank).ring();
-  }
 }
 
 }  // namespace trainyard::comm

@@ -39,7 +39,10 @@ struct SegmentShape {
 
 // For `world` ranks: 2 * (world - 1) messages of max_message have room in a large lane before any
 // is released, which is what a ring and an all-to-all have under way; and one more, because a
-// message does not wrap around the end of a lane. About 1 MiB a rank, in small worlds less.
+// message does not wrap around the end of a lane. Up to 64 ranks about 1 MiB a rank, at most 5 MiB.
+// Each pair has a channel, so that the whole grows with the square of the ranks: 18 MiB for 16 of
+// them, 133 MiB for 64, 5.1 GiB for kMaxWorld, and a communicator has two segments. That is address
+// space: a page comes when it is touched, a channel's 64 KiB when its pair exchanges messages.
 SegmentShape default_shape(std::uint32_t world);
 
 // One-line mailboxes for measuring how far local ranks 0 and 1 are from each other: latency.h.
@@ -79,9 +82,6 @@ class Segment {
   // Whether all ranks fence (doorbell.h). Set by a rank that must, before the first message.
   bool has_fences() const;
   void demand_fences() const;
-
-  // Wakes every rank of this host that sleeps: for faults. From any thread.
-  void ring_all() const;
 
  private:
   struct Header;

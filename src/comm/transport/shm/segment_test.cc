@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace trainyard::comm {
@@ -25,10 +26,10 @@ TEST(Segment, ShowsTheSameMemoryToAllThatMapIt) {
   EXPECT_EQ(other.shape(), one.shape());
   one.pool(2)[5] = std::byte{1};
   one.entries(0, 2)[1].length = 2;
-  one.board(1).beat();
+  one.board(1).note_started(3);
   EXPECT_EQ(other.pool(2)[5], std::byte{1});
   EXPECT_EQ(other.entries(0, 2)[1].length, 2U);
-  EXPECT_EQ(other.board(1).heartbeats(), 1U);
+  EXPECT_EQ(other.board(1).started(), 3U);
 }
 
 // Every part is filled with its own number; if two overlapped, one would be found spoilt.
@@ -71,6 +72,15 @@ TEST_P(DefaultShape, HasRoomForARingAndAnAllToAll) {
   EXPECT_TRUE(Segment::create(shape).has_value());
 }
 
+// Of address space, and of memory before anyone touches it.
+TEST(Segment, IsBoundedInTheLargestWorld) {
+  const Segment segment = make_segment(SegmentShape::kMaxWorld);
+  struct stat status {};
+  ASSERT_EQ(::fstat(segment.fd(), &status), 0);
+  EXPECT_LT(status.st_size, std::int64_t{5300} << 20);
+  EXPECT_LT(status.st_blocks * 512, 1 << 20);
+}
+
 TEST(Segment, IsNotMadeInAnImpossibleShape) {
   SegmentShape no_ranks = default_shape(2);
   no_ranks.world = 0;
@@ -96,7 +106,7 @@ TEST(Segment, OfAnotherVersionIsRefusedWithBoth) {
   ASSERT_EQ(pwrite(segment.fd(), &version, sizeof(version), 8), 4);
   const Error error = Segment::map(Fd(dup(segment.fd()))).error();
   EXPECT_EQ(error.code, Code::kConflict);
-  EXPECT_THAT(error.message, HasSubstr("version 77, this process 1"));
+  EXPECT_THAT(error.message, HasSubstr("version 77, this process 2"));
 }
 
 TEST(Segment, SmallerThanItSaysIsRefused) {
@@ -130,18 +140,11 @@ TEST(Board, RemembersTheLastOperations) {
   EXPECT_EQ(board.signature_of(0), std::nullopt);
 }
 
-TEST(Board, KeepsTheFirstFault) {
-  Board board;
-  board.set_fault(3);
-  board.set_fault(4);
-  EXPECT_EQ(board.fault(), 3U);
-}
-
 TEST(Board, KeepsFlagsApart) {
   Board board;
   board.raise(Board::kLeft);
   EXPECT_TRUE(board.has(Board::kLeft));
-  EXPECT_FALSE(board.has(Board::kDead));
+  EXPECT_FALSE(board.has(Board::kAttached));
 }
 
 TEST(Board, IsNeverReadHalfWritten) {

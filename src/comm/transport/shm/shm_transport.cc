@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "comm/transport/shm/cores.h"
@@ -53,7 +52,6 @@ Result<std::unique_ptr<ShmTransport>> ShmTransport::create(std::shared_ptr<const
   }
   Board& board = segment->board(options.index);
   board.set_cpus(allowed_cpus());
-  board.set_pid(static_cast<std::uint32_t>(getpid()));
   board.raise(Board::kAttached);
   return std::unique_ptr<ShmTransport>(
       new ShmTransport(std::move(segment), std::move(options), fault, heaps));
