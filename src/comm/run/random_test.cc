@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on several communicators, which each rank uses in another order, over queues
-// and over shared memory. The seed of a failure is in its message.
+// Random operations on several communicators, which each rank uses in another order and at another
+// pace, over queues and over shared memory. Some seeds always; and for a set time:
+//
+//   TRAINYARD_RANDOM_SECONDS=1800 comm_test --gtest_filter='RandomOperationsForATime.*'
+//
+// from YARD_SEED_BASE on. A seed that fails is printed as YARD_SEED=n, and that variable replays
+// it.
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "comm/run/trial.h"
 #include "testing/comm_world.h"
 
@@ -61,6 +72,7 @@ class Rank {
       while (next[which] == kOperations) {
         which = (which + 1) % next.size();
       }
+      dawdle();
       issue(*communicators_[which], programs_[which][next[which]++]);
       finish_some();
     }
@@ -75,6 +87,13 @@ class Rank {
     std::unique_ptr<TrialRun> run;
     Work work;
   };
+
+  // Now and then the others are far ahead.
+  void dawdle() {
+    if (random_() % 16 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000));
+    }
+  }
 
   void issue(Communicator& communicator, const Trial& trial) {
     auto run = std::make_unique<TrialRun>(trial, communicator);
@@ -123,6 +142,9 @@ std::vector<std::string> run_seed(std::uint64_t seed, bool is_shared) {
     options.memory.delay_seed = random() % 2 == 0 ? 0 : random() % 100 + 1;
     options.memory.stays_in_place = random() % 2 == 0;
     options.memory.places = random() % 2 == 0;
+    for (std::int32_t rank = 0; rank < size && !is_shared && i == 1; ++rank) {
+      options.host.push_back(rank % 2);
+    }
     worlds.push_back(is_shared ? testing::make_shared_memory_communicators(size, options)
                                : testing::make_local_communicators(size, options));
     programs.push_back(program(random, size));
@@ -153,6 +175,29 @@ TEST_P(RandomOperations, GiveWhatTheyShouldOverSharedMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomOperations, ::testing::Range<std::uint64_t>(1, 9));
+
+std::optional<std::uint64_t> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  const auto number = parse_int(text == nullptr ? "" : text);
+  return number && *number >= 0 ? std::optional<std::uint64_t>(*number) : std::nullopt;
+}
+
+TEST(RandomOperationsForATime, GiveWhatTheyShould) {
+  const auto one = number_in("YARD_SEED");
+  const auto asked = number_in("TRAINYARD_RANDOM_SECONDS");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(asked.value_or(0));
+  std::uint64_t seed = one.value_or(number_in("YARD_SEED_BASE").value_or(100));
+  do {
+    if (asked) {
+      std::cout << "seed " << seed << std::endl;  // a crash shows no more than this
+    }
+    for (const bool is_shared : {false, true}) {
+      ASSERT_EQ(run_seed(seed, is_shared), std::vector<std::string>{})
+          << "YARD_SEED=" << seed << (is_shared ? " over shared memory" : " over queues");
+    }
+    ++seed;
+  } while (!one && std::chrono::steady_clock::now() < end);
+}
 
 TEST(Allocation, IsZeroAndMayOutliveTheCommunicator) {
   std::shared_ptr<std::byte[]> memory;
