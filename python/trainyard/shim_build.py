@@ -122,9 +122,18 @@ def build(folder):
     return target
 
 
+def _compiled():
+    """The compiled file for this PyTorch, where there is one."""
+    name = f"shim-{_key()}.so"
+    return next((folder / name for folder in (_BUILT, _cache()) if (folder / name).is_file()), None)
+
+
+def is_compiled():
+    return _compiled() is not None
+
+
 def _find():
-    built = _BUILT / f"shim-{_key()}.so"
-    return built if built.is_file() else build(_cache())
+    return _compiled() or build(_cache())
 
 
 def shim():

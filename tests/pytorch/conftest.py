@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -64,11 +65,26 @@ class Torch:
 
 
 @pytest.fixture(scope="session")
-def torch():
-    """Compiles the backend once, so that no rank's time-out has to wait for that."""
-    folder = os.environ.get("YARD_TORCH_ENV") or subprocess.run(
-        [ROOT / "tools/python_env", "torch"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+def wheel(tmp_path_factory):
+    """A folder with the wheel, and with what it unpacks to in site/."""
+    folder = tmp_path_factory.mktemp("wheel")
+    made = subprocess.run([ROOT / "tools/wheel", folder], check=True, stdout=subprocess.PIPE, text=True)
+    with zipfile.ZipFile(made.stdout.strip()) as archive:
+        archive.extractall(folder / "site")
+    return folder
+
+
+def in_environment(name):
+    """Worlds with the PyTorch of an environment of tools/python_env, or of a folder; compiles the backend
+    first, so that no rank's time-out has to wait for that."""
+    folder = name if "/" in name else subprocess.run(
+        [ROOT / "tools/python_env", name], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     python = Path(folder) / "bin/python"
     subprocess.run([python, "-m", "trainyard.shim_build"], check=True, stdout=subprocess.DEVNULL,
                    env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
     return Torch(python)
+
+
+@pytest.fixture(scope="session")
+def torch():
+    return in_environment(os.environ.get("YARD_TORCH_ENV", "torch"))

@@ -1,19 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job finds: the wheel, unpacked, and nothing of this tree (ranks/smddp.py)."""
 import subprocess
-import zipfile
 
 import pytest
 from conftest import ROOT
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    made = subprocess.run([ROOT / "tools/wheel", folder], check=True, stdout=subprocess.PIPE, text=True)
-    with zipfile.ZipFile(made.stdout.strip()) as archive:
-        archive.extractall(folder / "site")
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ Environment:
   TRAINYARD_COMM_TABLE       a file with the table of algorithms, of rank 0, instead of the default
   TRAINYARD_COMM_BUCKETS     0: gradient buckets of DistributedDataParallel in ordinary memory
   TRAINYARD_COMM_STATUS      a folder where each rank shows how far it is, to other processes
+  TRAINYARD_DEFAULT_BACKEND  what scripts that name no backend get for tensors of the CPU; in jobs on CPUs
+                             the platform says "yard", and under smdistributed "smddp" (_autoload.py)
 """
 import os
 from datetime import timedelta
@@ -79,6 +81,7 @@ def _make_inner(name, options, backend_options):
     own.timeout = options.timeout + _INNER_MARGIN
     for field in ("group_rank", "group_size", "group_id", "global_ranks_in_group", "process_group"):
         setattr(own, field, getattr(options, field))
+    dist.Backend._ensure_backend_registered(name)  # PyTorch loads its own, too, by their first use
     plugin = dist.Backend._plugins[name.upper()]
     if plugin.extended_api:
         return plugin.creator_fn(own, backend_options)

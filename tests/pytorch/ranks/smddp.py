@@ -39,7 +39,10 @@ def documented():
 
 def older():
     import smdistributed.dataparallel.torch.distributed as smddp
-    from smdistributed.dataparallel.torch.parallel import DistributedDataParallel
+    from smdistributed.dataparallel.torch.parallel import DistributedDataParallel as ShorterName
+    from smdistributed.dataparallel.torch.parallel.distributed import DistributedDataParallel
+
+    assert ShorterName is DistributedDataParallel
 
     for ours, mpirun in (("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"),
                          ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")):
