@@ -44,14 +44,7 @@ void fence() {
 #endif
 }
 
-// glibc's memcpy goes around the caches by itself above a part of their size; not below this one.
-void copy_cached(std::byte* out, const std::byte* in, std::size_t bytes) {
-  constexpr std::size_t kPart = 256 << 10;
-  for (; bytes > kPart; bytes -= kPart, out += kPart, in += kPart) {
-    std::memcpy(out, in, kPart);
-  }
-  std::memcpy(out, in, bytes);
-}
+constexpr std::size_t kShort = 4 << 10;  // memcpy() is made for it
 
 // Into a block that stays in the first-level cache, and from there to every out, whatever the
 // alignment of each is. The first block ends where a line of the first out does.
@@ -106,8 +99,10 @@ void copy_by(const Kernels& kernels, std::byte* out, const std::byte* in, std::s
   if (bytes == 0 || out == in) {
     return;
   }
-  if (store == Store::kCached) {
-    copy_cached(out, in, bytes);
+  if (store == Store::kCached && bytes < kShort) {
+    std::memcpy(out, in, bytes);
+  } else if (store == Store::kCached) {
+    kernels.copy(out, in, bytes);
   } else {
     kernels.stream(out, in, bytes);
     fence();

@@ -137,16 +137,39 @@ void reduce_fast(const Job& job) {
   }
 }
 
+constexpr std::size_t kLine = 64;
+
+std::size_t bytes_to_line(const std::byte* at) {
+  return (kLine - reinterpret_cast<std::uintptr_t>(at) % kLine) % kLine;
+}
+
 // Lines that are not whole are written through the cache.
 void stream(std::byte* out, const std::byte* in, std::size_t bytes) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t to_line = (kLine - reinterpret_cast<std::uintptr_t>(out) % kLine) % kLine;
-  std::size_t at = to_line < bytes ? to_line : bytes;
+  std::size_t at = std::min(bytes_to_line(out), bytes);
   std::memcpy(out, in, at);
   for (; at + kLine <= bytes; at += kLine) {
     for (std::size_t v = 0; v < kLine; v += kVectorBytes) {
       stream_vector(out + at + v, load_vector<std::uint8_t>(in + at + v));
     }
+  }
+  std::memcpy(out + at, in + at, bytes - at);
+}
+
+// memcpy() of so many bytes is one instruction for strings (rep movsb), which is half as fast where
+// `out` does not begin with a line, as memory of malloc() never does. Loads come before stores, or
+// the compiler would put memcpy() here again.
+void copy_lines(std::byte* out, const std::byte* in, std::size_t bytes) {
+  std::size_t at = std::min(bytes_to_line(out), bytes);
+  std::memcpy(out, in, at);
+  for (; at + 4 * kVectorBytes <= bytes; at += 4 * kVectorBytes) {
+    const auto a = load_vector<std::uint8_t>(in + at);
+    const auto b = load_vector<std::uint8_t>(in + at + kVectorBytes);
+    const auto c = load_vector<std::uint8_t>(in + at + 2 * kVectorBytes);
+    const auto d = load_vector<std::uint8_t>(in + at + 3 * kVectorBytes);
+    store_vector<std::uint8_t>(out + at, a);
+    store_vector<std::uint8_t>(out + at + kVectorBytes, b);
+    store_vector<std::uint8_t>(out + at + 2 * kVectorBytes, c);
+    store_vector<std::uint8_t>(out + at + 3 * kVectorBytes, d);
   }
   std::memcpy(out + at, in + at, bytes - at);
 }
@@ -207,6 +230,7 @@ constexpr Kernels make_kernels() {
   kernels.reduce[at(DType::kU8)] = whole_kernels<Whole<std::uint8_t>>();
   kernels.reduce[at(DType::kBool)] = bool_kernels();
   kernels.stream = stream;
+  kernels.copy = copy_lines;
   return kernels;
 }
 

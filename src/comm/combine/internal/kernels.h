@@ -36,6 +36,8 @@ struct Kernels {
   std::array<KernelsOfDType, kDTypes> reduce = {};
   // A copy by stores that go around the caches, without the fence.
   void (*stream)(std::byte* out, const std::byte* in, std::size_t bytes) = nullptr;
+  // One through the caches, for more than a few lines.
+  void (*copy)(std::byte* out, const std::byte* in, std::size_t bytes) = nullptr;
 };
 
 enum class Level : std::uint8_t { kPlain, kAvx2, kAvx512 };
