@@ -171,19 +171,21 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
   if (move.slot.data() != nullptr) {
     outs_.push_back(move.slot.data());
   }
-  const bool is_in_place = move.is_copy && operands_[0] == move.store;
-  if (move.store != nullptr && !is_in_place) {
-    outs_.push_back(move.store);
-  }
   const std::uint64_t there = (step.remote ? step.remote->offset : 0) + piece.begin;
   for (const std::int32_t peer : step.write) {
     outs_.push_back(mapped_[static_cast<std::size_t>(peer)].output + there * element_);
   }
+  const std::size_t for_others = outs_.size();
+  const bool is_in_place = move.is_copy && operands_[0] == move.store;
+  if (move.store != nullptr && !is_in_place) {
+    outs_.push_back(move.store);
+  }
   if (outs_.empty() || operands_.empty()) {
     return;
   }
+  const Stores stores = stores_for(step, piece, move);
   Combine how{.op = task_->label.signature.reduce, .dtype = task_->label.signature.dtype};
-  how.store = store_for(step, piece, move);
+  how.store = for_others > 0 ? stores.for_others : stores.own;
   if (step.finish && is_average_) {
     how.divisor = setting_.size;
     how.scale = 1.0 / setting_.size;
@@ -192,7 +194,14 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
   const std::size_t block = std::max<std::size_t>(kWindowBlock / element_, 1);
   for (std::size_t at = 0; at < piece.count; at += block) {
     const std::size_t count = std::min(block, piece.count - at);
-    combine(how, outs_, operands_, count);
+    if (move.is_copy) {
+      for (std::size_t k = 0; k < outs_.size(); ++k) {
+        copy(outs_[k], operands_[0], count * element_,
+             k < for_others ? stores.for_others : stores.own);
+      }
+    } else {
+      combine(how, outs_, operands_, count);
+    }
     if (at + block < piece.count) {
       if (fault_.is_raised()) {
         return;
@@ -209,11 +218,16 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
 
 // What goes into a message is read by another core next, and the transport knows how far that is.
 // Results that only memory gets leave the caches alone when the operation is larger than they are.
-Store Executor::store_for(const Step& step, const Piece& piece, const Move& move) const {
+Executor::Stores Executor::stores_for(const Step& step, const Piece& piece,
+                                      const Move& move) const {
   const bool is_message = move.slot.data() != nullptr;
   const bool is_for_others = is_message || !step.write.empty();
   const bool is_far = is_for_others && transport_.prefers_non_temporal(piece.bytes);
-  return is_far || (is_streaming_ && !is_message) ? Store::kNonTemporal : Store::kCached;
+  const auto store = [](bool leaves_caches) {
+    return leaves_caches ? Store::kNonTemporal : Store::kCached;
+  };
+  return {.for_others = store(is_far || (is_streaming_ && !is_message)),
+          .own = store(is_streaming_)};
 }
 
 bool Executor::send(const Step& step, const Piece& piece, const Move& move) {

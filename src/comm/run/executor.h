@@ -79,6 +79,10 @@ class Executor {
     std::byte* store = nullptr;
     std::span<std::byte> slot;
   };
+  struct Stores {  // of what others read and of what stays with this rank
+    Store for_others;
+    Store own;
+  };
 
   void begin(const Task& task);
   bool walk(const Plan& plan);
@@ -86,7 +90,7 @@ class Executor {
   Move move_of(const Step& step, bool may_stay, const Piece& piece);
   bool collect(const Step& step, const Piece& piece, const Move& move);
   void apply(const Step& step, const Piece& piece, const Move& move);
-  Store store_for(const Step& step, const Piece& piece, const Move& move) const;
+  Stores stores_for(const Step& step, const Piece& piece, const Move& move) const;
   bool send(const Step& step, const Piece& piece, const Move& move);
   bool wait_for_sent(const std::byte* begin, std::size_t bytes);
   bool settle();
