@@ -12,18 +12,36 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-constexpr std::int64_t kExchanges = 8;   // between two looks at the clock
-constexpr std::int64_t kGroups = 4;      // the quickest counts: no interrupt came between
-constexpr std::uint64_t kTransfers = 4;  // by each store; the first one is not timed
+constexpr std::int64_t kExchanges = 8;  // between two looks at the clock
+constexpr std::int64_t kGroups = 4;     // the quickest counts: no interrupt came between
 constexpr std::chrono::milliseconds kEvery{250};
 
 // What rank 0 writes to `ping` is the round's number times kRound, and one of these.
 constexpr std::uint64_t kFirstPing = 1;
 constexpr std::uint64_t kFirstCached = kFirstPing + std::uint64_t{kExchanges * kGroups};
+constexpr std::uint64_t kLargeTransfers = 4;  // of the whole buffer; the first of each is not timed
+constexpr std::uint64_t kSmallTransfers = 8;  // each of another part of it
+constexpr std::uint64_t kTransfers = kLargeTransfers + kSmallTransfers;
 constexpr std::uint64_t kFirstStreamed = kFirstCached + kTransfers;
 constexpr std::uint64_t kEnd = kFirstStreamed + kTransfers;
 constexpr std::uint64_t kRound = 64;
 static_assert(kEnd < kRound);
+
+// What ping `number` says of the buffer.
+struct Part {
+  std::size_t offset;
+  std::size_t bytes;
+};
+
+// The small ones come after the large ones, to memory that both cores had in their caches, as the
+// places of messages are; less than half of it, so that nothing of it is in the first-level cache.
+Part part_of_trial(std::uint64_t number, std::size_t bytes) {
+  constexpr std::size_t kSmall = 4 << 10;
+  const std::uint64_t i = (number - kFirstCached) % kTransfers;
+  return i < kLargeTransfers
+             ? Part{0, bytes}
+             : Part{std::min((i - kLargeTransfers) * kSmall, bytes - kSmall), kSmall};
+}
 
 }  // namespace
 
@@ -86,30 +104,37 @@ std::optional<nanoseconds> LatencyProbe::measure_latency() {
   return std::max(best / (2 * kExchanges), nanoseconds(1));
 }
 
-// Written by one core and read by the other, as a message is.
-std::optional<nanoseconds> LatencyProbe::measure_store(Store store, std::uint64_t first) {
-  nanoseconds best = nanoseconds::max();
+// Written by one core and read by the other, as a message is. The quickest of each size.
+std::optional<LatencyProbe::Times> LatencyProbe::measure_store(Store store, std::uint64_t first) {
+  Times best;
   for (std::uint64_t i = 0; i < kTransfers; ++i) {
+    const Part part = part_of_trial(first + i, buffer_.size());
     const Clock::time_point start = Clock::now();
-    copy(buffer_.data(), own_.data(), own_.size(), store);
+    copy(buffer_.data() + part.offset, own_.data(), part.bytes, store);
     if (!ping(first + i)) {
       return std::nullopt;
     }
-    best = i > 0 ? std::min<nanoseconds>(best, Clock::now() - start) : best;
+    nanoseconds& time = i < kLargeTransfers ? best.large : best.small;
+    if (i != 0 && i != kLargeTransfers) {
+      time = std::min<nanoseconds>(time, Clock::now() - start);
+    }
   }
   return best;
 }
 
 bool LatencyProbe::try_stores() {
   own_.resize(buffer_.size());
-  const std::optional<nanoseconds> cached = measure_store(Store::kCached, kFirstCached);
-  const std::optional<nanoseconds> streamed = measure_store(Store::kNonTemporal, kFirstStreamed);
+  const std::optional<Times> cached = measure_store(Store::kCached, kFirstCached);
+  const std::optional<Times> streamed = measure_store(Store::kNonTemporal, kFirstStreamed);
   if (!cached || !streamed) {
     return false;
   }
   // Cached stores leave the reader's line in a cache for whoever reads it next: a draw is theirs.
-  const bool is_better = *streamed < *cached * 9 / 10;
-  lines_.is_streaming_better.value.store(is_better ? 1 : 0, std::memory_order_relaxed);
+  const auto is_better = [](nanoseconds one, nanoseconds other) { return one < other * 9 / 10; };
+  lines_.is_streaming_better.value.store(
+      kTried | (is_better(streamed->small, cached->small) ? kSmallStream : 0) |
+          (is_better(streamed->large, cached->large) ? kLargeStream : 0),
+      std::memory_order_relaxed);
   return true;
 }
 
@@ -125,7 +150,8 @@ void LatencyProbe::answer() {
       break;
     }
     if (number >= kFirstCached) {
-      copy(own_.data(), buffer_.data(), own_.size(), Store::kCached);
+      const Part part = part_of_trial(number, buffer_.size());
+      copy(own_.data(), buffer_.data() + part.offset, part.bytes, Store::kCached);
     }
     lines_.pong.value.store(seen, std::memory_order_release);
   }
@@ -135,7 +161,7 @@ void LatencyProbe::answer() {
 void LatencyProbe::measure_now(microseconds limit, const std::function<bool()>& is_over) {
   const Clock::time_point end = Clock::now() + limit;
   next_ = {};
-  while (role_ != Role::kNone && one_way() == nanoseconds(0) && !is_over()) {
+  while (role_ != Role::kNone && !is_measured() && !is_over()) {
     const Clock::time_point now = Clock::now();
     if (now >= end) {
       return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far the cores of local ranks 0 and 1 are from each other: the one-way latency, by a short
-// ping-pong, and the store instruction by which 64 KiB get across sooner. Both change without
-// notice on shared machines, so they are measured at start and again now and then. Rank 0 invites;
-// rank 1 accepts while it waits for something and answers for a moment; rank 0, at its next call,
-// sees that and measures: some ten microseconds, not more often than every quarter of a second, and
-// a hundred when the latency has become another one. Owned by the transport's thread.
+// ping-pong, and the store instruction by which 4 KiB and 64 KiB get across sooner. Both change
+// without notice on shared machines, so they are measured at start and again now and then. Rank 0
+// invites; rank 1 accepts while it waits for something and answers for a moment; rank 0, at its
+// next call, sees that and measures: some ten microseconds, not more often than every quarter of a
+// second, and a hundred when the latency has become another one. Owned by the transport's thread.
 #pragma once
 
 #include <atomic>
@@ -28,18 +28,17 @@ class LatencyProbe {
   // `patience` is how long a rank that measures or answers lets the other one keep it waiting, at
   // worst because its core was taken from it.
   LatencyProbe(ProbeLines& lines, std::span<std::byte> buffer, Role role,
-               std::chrono::microseconds patience = std::chrono::microseconds(50))
+               std::chrono::microseconds patience = std::chrono::microseconds(200))
       : lines_(lines), buffer_(buffer), role_(role), patience_(patience) {}
 
   // One way, or 0 when it was never measured.
   std::chrono::nanoseconds one_way() const {
     return std::chrono::nanoseconds(lines_.one_way_ns.value.load(std::memory_order_relaxed));
   }
-  // For messages about as long as the trial's, or longer. kCached until it was measured.
-  Store better_store() const {
-    return lines_.is_streaming_better.value.load(std::memory_order_relaxed) != 0
-               ? Store::kNonTemporal
-               : Store::kCached;
+  // For messages of so many bytes. kCached until it was tried.
+  Store better_store(std::size_t bytes) const {
+    const std::uint64_t streams = bytes < kLarge ? kSmallStream : kLargeStream;
+    return (answer_to_trial() & streams) != 0 ? Store::kNonTemporal : Store::kCached;
   }
 
   // To be called now and then while waiting: costs a look at one line.
@@ -59,11 +58,23 @@ class LatencyProbe {
     }
   }
 
-  // At start: both ranks call it; returns when there is a result, or after `limit`, or when
+  // At start: both ranks call it; returns when both results are there, or after `limit`, or when
   // `is_over` says so.
   void measure_now(std::chrono::microseconds limit, const std::function<bool()>& is_over);
 
  private:
+  static constexpr std::size_t kLarge = 32 << 10;  // between the two sizes of the trial
+  // Bits of the line `is_streaming_better`; 0: not tried yet.
+  static constexpr std::uint64_t kTried = 1;
+  static constexpr std::uint64_t kSmallStream = 2;
+  static constexpr std::uint64_t kLargeStream = 4;
+
+  std::uint64_t answer_to_trial() const {
+    return lines_.is_streaming_better.value.load(std::memory_order_relaxed);
+  }
+  bool is_measured() const {
+    return one_way() != std::chrono::nanoseconds(0) && answer_to_trial() != 0;
+  }
   bool is_accepted() const {
     return round_ != done_ && lines_.accepted.value.load(std::memory_order_acquire) == round_;
   }
@@ -74,7 +85,11 @@ class LatencyProbe {
   // False when the answer did not come.
   bool ping(std::uint64_t number);
   std::optional<std::chrono::nanoseconds> measure_latency();
-  std::optional<std::chrono::nanoseconds> measure_store(Store store, std::uint64_t first);
+  struct Times {
+    std::chrono::nanoseconds large = std::chrono::nanoseconds::max();
+    std::chrono::nanoseconds small = std::chrono::nanoseconds::max();
+  };
+  std::optional<Times> measure_store(Store store, std::uint64_t first);
   bool try_stores();
   // The line's value once it is another one than `old`.
   std::optional<std::uint64_t> wait_for_change(const ProbeLines::Line& line,

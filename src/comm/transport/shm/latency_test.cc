@@ -35,6 +35,20 @@ TEST(LatencyProbe, IsKnownToAllOnceTwoRanksHaveMeasured) {
   }
   EXPECT_GT(reader.one_way(), nanoseconds(0));
   EXPECT_LT(reader.one_way(), seconds(1));
+  EXPECT_NE(lines.is_streaming_better.value.load(), 0U) << "the stores were not tried";
+}
+
+TEST(LatencyProbe, TriesTheStoresAgainWhenTheFirstTrialFailed) {
+  ProbeLines lines;
+  lines.one_way_ns.value = 50;  // measured, but not tried
+  std::vector<std::byte> buffer(64 << 10);
+  {
+    std::jthread one([&] {
+      LatencyProbe(lines, buffer, Role::kAnswers, kLong).measure_now(seconds(20), never);
+    });
+    LatencyProbe(lines, buffer, Role::kMeasures, kLong).measure_now(seconds(20), never);
+  }
+  EXPECT_NE(lines.is_streaming_better.value.load(), 0U);
 }
 
 TEST(LatencyProbe, GivesUpWithoutAPartnerAndWhenItIsOver) {

@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint32_t kNotHere = ~0U;
 // Below it a copy costs less than to keep the sender's memory until the last reader is done.
 constexpr std::size_t kLeastInPlace = 4 << 10;
-// Below it cached stores won in every state that was met (bench/shm_bench.cc).
-constexpr std::size_t kLeastStreamed = 32 << 10;
+// Below it the two stores drew in every state that was met.
+constexpr std::size_t kLeastStreamed = 512;
 
 LatencyProbe::Role role_of(const ShmOptions& options) {
   if (options.index > 1 || options.ranks.size() < 2) {
@@ -264,7 +264,7 @@ std::byte* ShmTransport::map(std::int32_t peer, Window window) {
 }
 
 bool ShmTransport::prefers_non_temporal(std::size_t bytes) const {
-  return bytes >= kLeastStreamed && probe_.better_store() == Store::kNonTemporal;
+  return bytes >= kLeastStreamed && probe_.better_store(bytes) == Store::kNonTemporal;
 }
 
 }  // namespace trainyard::comm

@@ -46,7 +46,7 @@ class ShmTransport final : public Transport {
                                                       ShmOptions options, Fault& fault,
                                                       HeapRegistry& heaps);
 
-  // Measures the latency between the first two ranks of the host, when they have a core each: all
+  // Measures the latency between the first two ranks of the host, if they have a core each now: all
   // ranks call it, once all have been created. At most for `limit`; without it the first operations
   // do.
   void calibrate(std::chrono::microseconds limit);
