@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives library beside Open MPI, between processes of this machine, fp32, every result compared.
+"""The collectives library beside Open MPI and Gloo, between processes of this machine, fp32, every result compared.
 
 arN-SIZE        all-reduce of N ranks, private buffers; agN, rsN, a2aN, bcN: all-gather, reduce-scatter,
                 all-to-all, broadcast. SIZE is the whole buffer
 arN-SIZE-tuned  the peer with malloc kept from mmap and trim, so that its temporary buffer does not fault
 arN-SIZE-reg    buffers that the library allocates
 arN-SIZE-bound  the same, beside what memory allows: two threads that never wait for each other
-veth2-64m       two network namespaces joined by a veth pair: bytes a second each way, beside iperf3 both ways at
-                once
+torch2-SIZE     all_reduce of torch.distributed: yard beside gloo, in one process, in turn. The median call of
+                each; of gloo's 4k and 256k the best call, because its median is that of its sleeping threads
+veth2-64m       two network namespaces: veth.py
 setup-64        64 ranks, from the start of their processes to the end of the first barrier
 
 Two ranks are bound to a core each, on both sides; four share two cores, and the peer yields when idle.
 """
 import json
 import os
-import shutil
 import statistics
 import subprocess
-import time
 
+import torch_world
+import veth
 from conftest import BINARY
+from cores import add_latency, latency
 from figures import case
 from peers import program_of
 
@@ -29,23 +31,35 @@ REPEATS = {"4k": 2000, "256k": 200, "4m": 20, "64m": 2}
 KINDS = {"ar": "all_reduce", "ag": "all_gather", "rs": "reduce_scatter", "a2a": "all_to_all", "bc": "broadcast"}
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(256 << 20)}
 INNER = 3  # runs of one start
+# name -> (size, whether gloo's best call counts, least ratio)
+TORCH = {"torch2-4k": ("4k", True, 6), "torch2-256k": ("256k", True, 6), "torch2-4m": ("4m", False, 5),
+         "torch2-64m": ("64m", False, 4)}
+TORCH_REPEATS = {"4k": 500, "256k": 200, "4m": 30, "64m": 4}  # calls of one run
 
 
-def seconds_of(argv, env=None):
+def said(argv, env=None):
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=300,
                           env={**os.environ, **(env or {})})
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
-    return statistics.median(json.loads(done.stdout)["seconds"])
+    return json.loads(done.stdout)
+
+
+def seconds_of(argv, env=None):
+    return statistics.median(said(argv, env)["seconds"])
+
+
+def bytes_of(size, tiny):
+    return min(SIZES[size], 4 << 20) if tiny else SIZES[size]
 
 
 def ours(kind, ranks, size, tiny, *more):
-    return seconds_of([BUILD / "comm_ranks", "--ranks", ranks, "--kind", KINDS[kind], "--bytes", SIZES[size],
+    return seconds_of([BUILD / "comm_ranks", "--ranks", ranks, "--kind", KINDS[kind], "--bytes", bytes_of(size, tiny),
                        "--repeats", 2 if tiny else REPEATS[size], "--runs", INNER, *more])
 
 
 def mpi(program, kind, ranks, size, tiny, env=None):
     crowd = [] if ranks <= os.cpu_count() else ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    return seconds_of(["mpirun", "--allow-run-as-root", "-np", ranks, *crowd, program, KINDS[kind], SIZES[size],
+    return seconds_of(["mpirun", "--allow-run-as-root", "-np", ranks, *crowd, program, KINDS[kind], bytes_of(size, tiny),
                        2 if tiny else REPEATS[size], INNER], env)
 
 
@@ -72,90 +86,49 @@ def measure(name, what, runs, program):
     tiny = runs == 1
     # What bounds it reads and writes the same two buffers.
     more = {"reg": ["--registered"], "bound": ["--registered", "--in-place"]}.get(variant, [])
-    own, peers = [], []
+    own, peers, latencies = [], [], []
     for _ in range(runs):
+        before = latency()
         own.append(ours(kind, ranks, size, tiny, *more))
         if variant == "bound":
-            peers.append(seconds_of([BUILD / "comm_bound", SIZES[size], INNER]))
+            peers.append(seconds_of([BUILD / "comm_bound", bytes_of(size, tiny), INNER]))
         elif program is not None:
             peers.append(mpi(program, kind, ranks, size, tiny, TUNED if variant == "tuned" else None))
+        latencies.append((before, latency()))
     peer_name = {"bound": "stream bound", "tuned": "Open MPI, malloc tuned"}.get(variant, "Open MPI")
-    return case(name, "s", own, peer=peers, peer_name=peer_name, target_ratio=least)
+    return add_latency(case(name, "s", own, peer=peers, peer_name=peer_name, target_ratio=least), latencies)
 
 
-class Pair:
-    """Two network namespaces, 10.213.7.1 and 10.213.7.2, joined by a veth pair; gone at the end."""
-
-    names = [f"yardbench-{os.getpid()}-{i}" for i in range(2)]
-
-    def __enter__(self):
-        for name in self.names:
-            self.ip("netns", "add", name)
-            self.ip("-n", name, "link", "set", "lo", "up")
-        self.ip("link", "add", "yb0", "netns", self.names[0], "type", "veth", "peer", "name", "yb1", "netns", self.names[1])
-        for i, name in enumerate(self.names):
-            self.ip("-n", name, "addr", "add", f"10.213.7.{i + 1}/24", "dev", f"yb{i}")
-            self.ip("-n", name, "link", "set", f"yb{i}", "up")
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
-
-    @staticmethod
-    def ip(*words):
-        subprocess.run(["ip", *words], check=True)
-
-    def start(self, side, *argv):
-        return subprocess.Popen(["ip", "netns", "exec", self.names[side], *(str(word) for word in argv)], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
-
-    def allreduce(self, tiny):
-        ranks = [self.start(i, BUILD / "comm_ranks", "--ranks", 2, "--rank", i, "--store", "10.213.7.1:29400", "--kind",
-                            "all_reduce", "--bytes", SIZES["64m"], "--repeats", 1 if tiny else 4, "--runs", INNER)
-                 for i in range(2)]
-        outs = [rank.communicate(timeout=120) for rank in ranks]
-        assert all(rank.returncode == 0 for rank in ranks), outs
-        return statistics.median(json.loads(outs[0][0])["seconds"])
-
-    def iperf(self, tiny):
-        """Bytes a second, both directions together, sent at once."""
-        server = self.start(1, "iperf3", "-s", "-1", "-J")
-        client = None
-        for _ in range(100):
-            client = self.start(0, "iperf3", "-c", "10.213.7.2", "--bidir", "-J", "-t", 1 if tiny else 3, "-w", "4M")
-            out = client.communicate(timeout=60)[0]
-            if client.returncode == 0:
-                break
-            time.sleep(0.05)
-        server.communicate(timeout=60)
-        end = json.loads(out)["end"]
-        return sum(end[way]["bits_per_second"] for way in ("sum_received", "sum_received_bidir_reverse")) / 8
+def measure_torch(name, size, best_call, least, runs):
+    tiny = runs == 1
+    found = torch_world.run("all_reduce.py", 2, "gloo,yard", bytes_of(size, tiny), 3 if tiny else TORCH_REPEATS[size], runs,
+                            "--latency", BUILD / "comm_latency")
+    own = [statistics.median(calls) for calls in found["seconds"]["yard"]]
+    peers = [(min if best_call else statistics.median)(calls) for calls in found["seconds"]["gloo"]]
+    entry = case(name, "s", own, peer=peers, peer_name="gloo, best call" if best_call else "gloo", target_ratio=least)
+    seen = found["one_way_ns"]
+    return add_latency(entry, list(zip(seen, seen[1:])))
 
 
-def veth(runs):
-    """An all-reduce of two ranks moves each byte once each way."""
-    if os.geteuid() != 0 or shutil.which("iperf3") is None:
-        print("without veth2-64m: needs root and iperf3")
-        return []
-    with Pair() as pair:
-        own, peer = [], []
-        for _ in range(runs):
-            own.append(2 * SIZES["64m"] / pair.allreduce(runs == 1))
-            peer.append(pair.iperf(runs == 1))
-    return [case("veth2-64m", "bytes/s", own, better="higher", peer=peer, peer_name="iperf3 both ways", target_ratio=0.9)]
+def measure_setup(runs):
+    ranks = 8 if runs == 1 else 64
+    latencies = [latency()]
+    took = [said([BUILD / "comm_ranks", "--ranks", ranks, "--setup"])["seconds"][0] for _ in range(runs)]
+    latencies.append(latency())
+    return add_latency(case("setup-64", "s", took, target=1.0), [tuple(latencies)] * runs)
 
 
 def run(runs, only=None):
+    def wanted(name):
+        return not only or name in only
+
     program, why = program_of("openmpi", fetch=runs > 1)
     if program is None:
         print(f"without Open MPI: {why}")
-    cases = [measure(name, what, runs, program) for name, what in table().items() if not only or name in only]
-    if not only or "veth2-64m" in only:
-        cases += veth(runs)
-    if not only or "setup-64" in only:
-        ranks = 8 if runs == 1 else 64
-        took = [json.loads(subprocess.run([BUILD / "comm_ranks", "--ranks", str(ranks), "--setup"], check=True, capture_output=True,
-                                          text=True, timeout=120).stdout)["seconds"][0] for _ in range(runs)]
-        cases.append(case("setup-64", "s", took, target=1.0))
+    cases = [measure(name, what, runs, program) for name, what in table().items() if wanted(name)]
+    cases += [measure_torch(name, *what, runs) for name, what in TORCH.items() if wanted(name)]
+    if wanted("veth2-64m"):
+        cases += veth.measure(runs, program)
+    if wanted("setup-64"):
+        cases.append(measure_setup(runs))
     return cases

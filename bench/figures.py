@@ -38,7 +38,7 @@ def is_met(entry):
     if entry.get("target") is not None:
         answers.append(reaches(entry["ours"], entry["target"], entry["better"]))
     if entry.get("target_ratio") is not None and entry["ratio"] is not None:
-        answers.append(entry["ratio"] >= entry["target_ratio"])
+        answers += [ratio >= entry["target_ratio"] for ratio in entry.get("ratio_by_state", {"all": entry["ratio"]}).values()]
     answers += [reaches(more["value"], more["target"], more["better"]) for more in entry.get("also", ())
                 if more["target"] is not None]
     return all(answers) if answers else None

@@ -2,7 +2,7 @@
 // One collective between processes, timed: what ./yard bench collectives runs beside Open MPI.
 //
 //   comm_ranks --ranks N --kind all_reduce --bytes B --repeats K --runs M [--registered]
-//              [--in-place] [--transports tcp] [--store HOST:PORT --rank R]
+//              [--in-place] [--unbound] [--transports tcp] [--store HOST:PORT --rank R]
 //   comm_ranks --ranks N --setup              how long it takes until all have met in a barrier
 //
 // Starts N processes of itself (bound to a core each when there are enough), prints one JSON
@@ -45,6 +45,7 @@ struct Arguments {
   std::size_t repeats = 1;
   std::size_t runs = 5;
   bool registered = false;
+  bool unbound = false;   // to no processor
   bool in_place = false;  // all-reduce only: the sums of one run grow with each repetition
   std::string store;      // where others meet, for a rank that was not started by this program
   bool setup = false;
@@ -94,6 +95,8 @@ Arguments parse(int count, char** words) {
       arguments.runs = static_cast<std::size_t>(number());
     } else if (name == "--registered") {
       arguments.registered = true;
+    } else if (name == "--unbound") {
+      arguments.unbound = true;
     } else if (name == "--in-place") {
       arguments.in_place = true;
     } else if (name == "--store") {
@@ -259,7 +262,9 @@ void bind(std::int32_t rank, std::int32_t ranks) {
 }
 
 int run_rank(const Arguments& arguments) {
-  bind(arguments.rank, arguments.ranks);
+  if (!arguments.unbound) {
+    bind(arguments.rank, arguments.ranks);
+  }
   comm::Endpoint meeting{"127.0.0.1", arguments.port};
   std::unique_ptr<comm::StoreServer> server;
   if (!arguments.store.empty()) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benches that load the server, each case once and small: they check every answer, so that this is a test of
-what they measure as well. Their figures mean nothing here."""
+"""The benches, each case once and small: they check every answer and result, so that this is a test of what they
+measure as well. Their figures mean nothing here."""
 import json
 import subprocess
 import sys
@@ -11,15 +11,48 @@ from conftest import ROOT
 
 CASES = {"api": {"describe", "create-durable", "describe-idle5000", "describe-under-put", "rss-1000-jobs", "rss-1m-requests"},
          "store": {"get-64m", "get-10k", "put-1m", "list-1m"},
-         "logs": {"ingest"}}
+         "logs": {"ingest"},
+         "ddp": {"ddp-b4t256", "ddp-b1t64", "fsdp-b1t64"}}
+SIZES = ("256k", "4m", "64m")
+COLLECTIVES = ({f"ar2-{size}{variant}" for size in SIZES for variant in ("", "-reg")} | {"ar2-4k", "ar2-64m-tuned", "ar2-64m-bound"} |
+               {"ar4-4k", "ar4-64m", "setup-64"} |
+               {f"{kind}{ranks}-{size}" for kind in ("ag", "rs", "a2a", "bc") for ranks in (2, 4) for size in SIZES})
+WITH_PYTORCH = {f"torch2-{size}" for size in ("4k", *SIZES)} | {"veth2-64m"}  # compiles the backend, a minute
 
 
-@pytest.mark.parametrize("name", [pytest.param("api", marks=pytest.mark.root), "store", pytest.param("logs", marks=pytest.mark.root)])
-def test_bench_works(name, tmp_path):
+def figures_of(tmp_path, name, *only):
     out = tmp_path / "figures.json"
-    done = subprocess.run([sys.executable, "-B", ROOT / "bench/run.py", name, "--tiny", "--json", out],
-                          capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-B", ROOT / "bench/run.py", name, "--tiny", "--json", out,
+                           *(word for case in only for word in ("--case", case))], capture_output=True, text=True, timeout=270)
     assert done.returncode == 0, done.stdout + done.stderr
     cases = json.loads(out.read_text())["cases"]
-    assert {case["case"] for case in cases} == CASES[name]
     assert all(case["ours"] > 0 for case in cases), cases
+    return cases
+
+
+@pytest.mark.parametrize("name", [pytest.param("api", marks=pytest.mark.root), "store", pytest.param("logs", marks=pytest.mark.root),
+                                  pytest.param("ddp", marks=pytest.mark.slow)])
+def test_bench_works(name, tmp_path):
+    assert {case["case"] for case in figures_of(tmp_path, name)} == CASES[name]
+
+
+@pytest.mark.parametrize("names", [pytest.param(COLLECTIVES, id="processes"),
+                                   pytest.param(WITH_PYTORCH, id="pytorch", marks=[pytest.mark.slow, pytest.mark.root])])
+def test_bench_of_the_collectives_works(names, tmp_path):
+    cases = figures_of(tmp_path, "collectives", *sorted(names))
+    assert {case["case"] for case in cases} == names
+    assert all(case["one_way_ns"] for case in cases), cases
+
+
+def test_a_ratio_must_hold_in_both_states_of_the_machine(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    from cores import add_latency
+    from figures import case, is_met
+    entry = case("x", "s", [1, 1, 1, 1, 1], peer=[4, 4, 4, 1, 1], peer_name="peer", target_ratio=2)
+    assert is_met(entry)
+    near, far, between = (50, 60), (220, 200), (50, 210)
+    assert is_met(add_latency(entry | {}, [near, near, near, near, between]))
+    assert is_met(add_latency(entry | {}, [near, near, far, between, between])), "one run says nothing of a state"
+    judged = add_latency(entry | {}, [near, near, between, far, far])
+    assert judged["ratio_by_state"] == {"near": 4, "far": 1}
+    assert not is_met(judged)
