@@ -88,3 +88,8 @@ def in_environment(name):
 @pytest.fixture(scope="session")
 def torch():
     return in_environment(os.environ.get("YARD_TORCH_ENV", "torch"))
+
+
+@pytest.fixture(scope="session")
+def deepspeed():
+    return in_environment("deepspeed")
