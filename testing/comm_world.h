@@ -145,6 +145,7 @@ inline LocalWorld make_shared_memory_communicators(std::int32_t size,
     shared->heaps.push_back(std::make_unique<comm::HeapRegistry>());
   }
   std::vector<comm::Communicator::Parts> all;
+  all.reserve(static_cast<std::size_t>(size));
   for (std::int32_t rank = 0; rank < size; ++rank) {
     comm::Communicator::Parts parts = common_parts(options, rank, size, world.hub);
     const auto endpoint = [&](int which) {
@@ -169,6 +170,7 @@ inline LocalWorld make_shared_memory_communicators(std::int32_t size,
 // Runs `body` on a thread for each rank, and returns when all have ended.
 inline void on_all_ranks(LocalWorld& world, const std::function<void(comm::Communicator&)>& body) {
   std::vector<std::jthread> threads;
+  threads.reserve(world.ranks.size());
   for (const auto& communicator : world.ranks) {
     threads.emplace_back([&body, &communicator] { body(*communicator); });
   }
@@ -178,6 +180,7 @@ inline void on_all_ranks(LocalWorld& world, const std::function<void(comm::Commu
 // for which it may need the others.
 inline void end_all_ranks(LocalWorld& world) {
   std::vector<std::jthread> threads;
+  threads.reserve(world.ranks.size());
   for (auto& communicator : world.ranks) {
     threads.emplace_back([&communicator] { communicator.reset(); });
   }

@@ -37,7 +37,7 @@ class MemoryNetwork {
         options_(options),
         changed_(static_cast<std::size_t>(size)),
         version_(static_cast<std::size_t>(size)),
-        channels_(static_cast<std::size_t>(size * size)),
+        channels_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
         under_way_(static_cast<std::size_t>(size)),
         lost_(static_cast<std::size_t>(size)),
         random_(options.delay_seed) {}
@@ -113,7 +113,7 @@ class MemoryTransport final : public comm::Transport {
     message->label = label;
     message->copied = std::move(reserved_);
     message->bytes = {message->copied.data(), last_bytes_};
-    post(peers, std::move(message));
+    post(peers, message);
   }
 
   bool can_send_in_place(std::span<const std::int32_t>, std::span<const std::byte>) const override {
@@ -130,7 +130,7 @@ class MemoryTransport final : public comm::Transport {
     message->bytes = bytes;
     *ticket = next_ticket_++;
     tickets_[*ticket] = message;
-    post(peers, std::move(message));
+    post(peers, message);
     return true;
   }
   bool is_sent(comm::Ticket ticket) override {
@@ -202,6 +202,7 @@ class MemoryTransport final : public comm::Transport {
     return {1, reinterpret_cast<std::uint64_t>(bytes.data())};
   }
   std::byte* map(std::int32_t, comm::Window window) override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the ranks share their addresses
     return reinterpret_cast<std::byte*>(window.offset);
   }
   bool prefers_non_temporal(std::size_t bytes) const override { return bytes > 2048; }
@@ -211,7 +212,8 @@ class MemoryTransport final : public comm::Transport {
     last_bytes_ = bytes;
     return network_.under_way_[static_cast<std::size_t>(rank_)] + bytes + kMessageCost <= room();
   }
-  void post(std::span<const std::int32_t> peers, std::shared_ptr<MemoryNetwork::Message> message) {
+  void post(std::span<const std::int32_t> peers,
+            const std::shared_ptr<MemoryNetwork::Message>& message) {
     const std::scoped_lock lock(network_.mutex_);
     const auto own = static_cast<std::size_t>(rank_);
     if (network_.lost_[own]) {
