@@ -32,11 +32,6 @@ std::size_t count_levels() {
 #endif
 }
 
-const Kernels& best_kernels() {
-  static const Kernels* const kBest = &kernels_of(levels().back());
-  return *kBest;
-}
-
 // Stores around the caches are weakly ordered: what follows must not be seen before them.
 void fence() {
 #if defined(__x86_64__)
@@ -92,6 +87,11 @@ const Kernels& kernels_of(Level level) {
   static_cast<void>(level);
 #endif
   return plain_kernels();
+}
+
+const Kernels& best_kernels() {
+  static const Kernels* const kBest = &kernels_of(levels().back());
+  return *kBest;
 }
 
 void copy_by(const Kernels& kernels, std::byte* out, const std::byte* in, std::size_t bytes,

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/combine/internal/kernels.h"
 #include "comm/combine/reference.h"
 
 namespace trainyard::comm {
@@ -31,17 +32,20 @@ std::vector<float> all_kinds_of_floats() {
   return values;
 }
 
-// Short parts do not fill a vector and go through the plain code.
+// Short parts do not fill a vector.
 constexpr std::size_t kParts[] = {7, 1 << 20};
 
+const Casts& casts_of(Level level, DType dtype) {
+  return dtype == DType::kF16 ? kernels_of(level).half : kernels_of(level).brain;
+}
+
 template <typename Format>
-void expect_narrows(DType dtype, std::size_t part) {
+void expect_narrows(Level level, DType dtype, std::size_t part) {
   const std::vector<float> values = all_kinds_of_floats();
   std::vector<std::byte> bytes(2 * values.size());
   for (std::size_t at = 0; at < values.size(); at += part) {
     const std::size_t count = std::min(part, values.size() - at);
-    narrow(dtype, std::span(values).subspan(at, count),
-           std::span(bytes).subspan(2 * at, 2 * count));
+    casts_of(level, dtype).narrow(values.data() + at, 1.0F, bytes.data() + 2 * at, count);
   }
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -53,7 +57,7 @@ void expect_narrows(DType dtype, std::size_t part) {
 }
 
 template <typename Format>
-void expect_widens(DType dtype, std::size_t part) {
+void expect_widens(Level level, DType dtype, std::size_t part) {
   std::vector<std::byte> bytes(2 << 16);
   for (std::uint32_t i = 0; i < 1 << 16; ++i) {
     const auto bits = static_cast<std::uint16_t>(i);
@@ -62,7 +66,7 @@ void expect_widens(DType dtype, std::size_t part) {
   std::vector<float> values(1 << 16);
   for (std::size_t at = 0; at < values.size(); at += part) {
     const std::size_t count = std::min(part, values.size() - at);
-    widen(dtype, std::span(bytes).subspan(2 * at, 2 * count), std::span(values).subspan(at, count));
+    casts_of(level, dtype).widen(bytes.data() + 2 * at, values.data() + at, count);
   }
   std::size_t wrong = 0;
   for (std::uint32_t i = 0; i < 1 << 16; ++i) {
@@ -75,18 +79,33 @@ void expect_widens(DType dtype, std::size_t part) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Casts, RoundToNearestEven) {
-  for (const std::size_t part : kParts) {
-    expect_narrows<reference::Half>(DType::kF16, part);
-    expect_narrows<reference::Brain>(DType::kBF16, part);
+TEST(Casts, RoundToNearestEvenOnEveryProcessor) {
+  for (const Level level : levels()) {
+    for (const std::size_t part : kParts) {
+      expect_narrows<reference::Half>(level, DType::kF16, part);
+      expect_narrows<reference::Brain>(level, DType::kBF16, part);
+    }
   }
 }
 
-TEST(Casts, GiveEvery16BitNumberBack) {
-  for (const std::size_t part : kParts) {
-    expect_widens<reference::Half>(DType::kF16, part);
-    expect_widens<reference::Brain>(DType::kBF16, part);
+TEST(Casts, GiveEvery16BitNumberBackOnEveryProcessor) {
+  for (const Level level : levels()) {
+    for (const std::size_t part : kParts) {
+      expect_widens<reference::Half>(level, DType::kF16, part);
+      expect_widens<reference::Brain>(level, DType::kBF16, part);
+    }
   }
+}
+
+TEST(Casts, MultiplyByTheScaleBeforeTheyRound) {
+  const std::vector<float> values = {262144.0F, -3.0F, 1.0F / 1024};
+  std::vector<std::byte> bytes(2 * values.size());
+
+  narrow(DType::kF16, values, bytes, 0.125F);
+
+  std::vector<float> back(values.size());
+  widen(DType::kF16, bytes, back);
+  EXPECT_EQ(back, (std::vector<float>{32768.0F, -0.375F, 1.0F / 8192}));
 }
 
 }  // namespace

@@ -32,8 +32,16 @@ inline constexpr std::size_t kDTypes = 10;
 inline constexpr std::size_t kReduceOps = 9;
 using KernelsOfDType = std::array<Kernel, kReduceOps>;  // nullptr where a reduction has none
 
+// fp32 to 16 bits, after a multiplication by `scale`, and back; `count` elements.
+struct Casts {
+  void (*narrow)(const float* values, float scale, std::byte* bytes, std::size_t count) = nullptr;
+  void (*widen)(const std::byte* bytes, float* values, std::size_t count) = nullptr;
+};
+
 struct Kernels {
   std::array<KernelsOfDType, kDTypes> reduce = {};
+  Casts half;   // fp16
+  Casts brain;  // bf16
   // A copy by stores that go around the caches, without the fence.
   void (*stream)(std::byte* out, const std::byte* in, std::size_t bytes) = nullptr;
   // One through the caches, for more than a few lines.
@@ -45,6 +53,7 @@ enum class Level : std::uint8_t { kPlain, kAvx2, kAvx512 };
 // Those that this processor runs, best last.
 std::span<const Level> levels();
 const Kernels& kernels_of(Level level);
+const Kernels& best_kernels();
 
 const Kernels& plain_kernels();
 #if defined(__x86_64__)

@@ -104,6 +104,19 @@ struct Real {
 
 using Words = Vector<std::uint32_t>;
 using Floats = Vector<float>;
+// As many 16-bit elements as there are floats in a vector.
+typedef std::uint16_t Shorts __attribute__((vector_size(kVectorBytes / 2)));
+
+YARD_INLINE Words load_shorts(const std::byte* from) {
+  Shorts shorts;
+  std::memcpy(&shorts, from, sizeof(shorts));
+  return __builtin_convertvector(shorts, Words);
+}
+
+YARD_INLINE void store_shorts(std::byte* to, Words words) {
+  const Shorts shorts = __builtin_convertvector(words, Shorts);
+  std::memcpy(to, &shorts, sizeof(shorts));
+}
 
 // Two 16-bit elements in each 32-bit word: the lower ones are computed in part[0], the upper ones
 // in part[1]. Rounding to nearest even adds half of the last kept place, less one where the result
@@ -121,11 +134,22 @@ struct BFloat16 {
     return {{reinterpret_cast<Floats>(words << 16), reinterpret_cast<Floats>(words & 0xffff0000U)}};
   }
   static YARD_INLINE void store(std::byte* to, const Value& value) {
-    const Words lower = reinterpret_cast<Words>(value.part[0]);
-    const Words upper = reinterpret_cast<Words>(value.part[1]);
-    const Words lower_rounded = lower + 0x7fffU + (lower >> 16 & 1U);
-    const Words upper_rounded = upper + 0x7fffU + (upper >> 16 & 1U);
-    store_vector<std::uint32_t>(to, lower_rounded >> 16 | (upper_rounded & 0xffff0000U));
+    store_vector<std::uint32_t>(
+        to, rounded(value.part[0]) >> 16 | (rounded(value.part[1]) & 0xffff0000U));
+  }
+
+  // A vector of floats from and to half as many bytes.
+  static YARD_INLINE Floats widen(const std::byte* from) {
+    return reinterpret_cast<Floats>(load_shorts(from) << 16);
+  }
+  static YARD_INLINE void narrow(std::byte* to, Floats value) {
+    store_shorts(to, rounded(value) >> 16);
+  }
+
+ private:
+  static YARD_INLINE Words rounded(Floats value) {
+    const Words bits = reinterpret_cast<Words>(value);
+    return bits + 0x7fffU + (bits >> 16 & 1U);
   }
 };
 
@@ -139,30 +163,30 @@ struct Float16 {
   static constexpr std::size_t kParts = 2;
 
   static YARD_INLINE Value load(const std::byte* from) {
-    return {{load_half(from), load_half(from + kVectorBytes / 2)}};
+    return {{widen(from), widen(from + kVectorBytes / 2)}};
   }
   static YARD_INLINE void store(std::byte* to, const Value& value) {
-    store_half(to, value.part[0]);
-    store_half(to + kVectorBytes / 2, value.part[1]);
+    narrow(to, value.part[0]);
+    narrow(to + kVectorBytes / 2, value.part[1]);
   }
 
- private:
+  // A vector of floats from and to half as many bytes.
   static constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #if defined(__AVX512BW__)
   // The forms with a mask, as GCC 12 warns of its own header in the others.
-  static YARD_INLINE Floats load_half(const std::byte* from) {
+  static YARD_INLINE Floats widen(const std::byte* from) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     return _mm512_maskz_cvtph_ps(0xffff, half);
   }
-  static YARD_INLINE void store_half(std::byte* to, Floats value) {
+  static YARD_INLINE void narrow(std::byte* to, Floats value) {
     const __m256i half = _mm512_maskz_cvtps_ph(0xffff, value, kNearest);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), half);
   }
 #else
-  static YARD_INLINE Floats load_half(const std::byte* from) {
+  static YARD_INLINE Floats widen(const std::byte* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  static YARD_INLINE void store_half(std::byte* to, Floats value) {
+  static YARD_INLINE void narrow(std::byte* to, Floats value) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, kNearest));
   }
 #endif
@@ -181,17 +205,21 @@ struct Float16 {
 
   static YARD_INLINE Value load(const std::byte* from) {
     const Words words = load_vector<std::uint32_t>(from);
-    return {{widen(words & 0xffffU), widen(words >> 16)}};
+    return {{widened(words & 0xffffU), widened(words >> 16)}};
   }
   static YARD_INLINE void store(std::byte* to, const Value& value) {
-    store_vector<std::uint32_t>(to, narrow(value.part[0]) | narrow(value.part[1]) << 16);
+    store_vector<std::uint32_t>(to, narrowed(value.part[0]) | narrowed(value.part[1]) << 16);
   }
+
+  // A vector of floats from and to half as many bytes.
+  static YARD_INLINE Floats widen(const std::byte* from) { return widened(load_shorts(from)); }
+  static YARD_INLINE void narrow(std::byte* to, Floats value) { store_shorts(to, narrowed(value)); }
 
  private:
   static constexpr std::uint32_t kHalf = 0x3f000000;          // 0.5f
   static constexpr std::uint32_t kRebias = (127 - 15) << 23;  // of the exponent
 
-  static YARD_INLINE Floats widen(Words half) {
+  static YARD_INLINE Floats widened(Words half) {
     const Words magnitude = half & 0x7fffU;
     const Words small = reinterpret_cast<Words>(reinterpret_cast<Floats>(magnitude + kHalf) - 0.5F);
     const Words normal = (magnitude << 13) + kRebias;
@@ -199,7 +227,7 @@ struct Float16 {
     bits = magnitude >= 0x7c00U ? normal + kRebias : bits;  // infinity and NaN
     return reinterpret_cast<Floats>(bits | (half & 0x8000U) << 16);
   }
-  static YARD_INLINE Words narrow(Floats value) {
+  static YARD_INLINE Words narrowed(Floats value) {
     const Words bits = reinterpret_cast<Words>(value);
     const Words magnitude = bits & 0x7fffffffU;
     const Words small = reinterpret_cast<Words>(reinterpret_cast<Floats>(magnitude) + 0.5F) - kHalf;
