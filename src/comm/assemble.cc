@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/mutex.h"
+#include "base/text.h"
 #include "comm/communicator.h"
 #include "comm/health/dump.h"
 #include "comm/health/standing.h"
@@ -102,6 +103,34 @@ Result<std::vector<Fd>> make_segments(std::int32_t local_size) {
     fds.push_back(std::move(fd));
   }
   return fds;
+}
+
+// What rank 0 gives to all: how long to sweep, then the table.
+std::string settings_of(const CommunicatorOptions& options) {
+  std::string table = options.table.empty() ? to_string(default_choices()) : options.table;
+  if (options.mesh_scratch != 0 || options.mesh_sort != 0) {
+    const MeshBuffers usual;
+    table += fmt::format("\nmesh {} {}\n",
+                         options.mesh_scratch != 0 ? options.mesh_scratch : usual.scratch,
+                         options.mesh_sort != 0 ? options.mesh_sort : usual.sort);
+  }
+  return fmt::format("sweep {}\n{}", options.sweep.count(), table);
+}
+
+struct Given {
+  std::chrono::milliseconds sweep = {};
+  std::string_view table;
+};
+
+Result<Given> given_by(std::string_view settings) {
+  constexpr std::string_view kSweep = "sweep ";
+  const std::size_t end = settings.find('\n');
+  if (!settings.starts_with(kSweep) || end == std::string_view::npos) {
+    return Error{Code::kCorrupt, "rank 0 gave settings that this version cannot read"};
+  }
+  YARD_TRY(const std::int64_t sweep,
+           parse_int(settings.substr(kSweep.size(), end - kSweep.size())));
+  return Given{.sweep = std::chrono::milliseconds(sweep), .table = settings.substr(end + 1)};
 }
 
 class Assembly {
@@ -256,7 +285,8 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
   parts_.name = options_.name;
   parts_.timeout = options_.timeout;
   parts_.world = {.rank = options_.rank, .size = options_.size, .host = joined_.hosts.of_rank};
-  YARD_TRY(parts_.choices, parse_choices(joined_.settings));
+  YARD_TRY(const Given given, given_by(joined_.settings));
+  YARD_TRY(parts_.choices, parse_choices(given.table));
   YARD_TRY(make_recorders());
   YARD_TRY(parts_.collectives, make_transport(0));
   YARD_TRY(parts_.point_to_point, make_transport(1));
@@ -284,6 +314,9 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
   parts_.board = board;
   auto communicator = Communicator::from_parts(std::move(parts_));
   board->watchdog().start();
+  if (given.sweep.count() > 0) {
+    YARD_TRY(communicator->sweep(given.sweep));
+  }
   return communicator;
 }
 
@@ -295,8 +328,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   if (!allows(own, "shm")) {
     own.host = fmt::format("rank {}", own.rank);  // everyone on a host of its own
   }
-  YARD_TRY(Joined joined, join(own, store, make_segments,
-                               own.table.empty() ? to_string(default_choices()) : own.table));
+  YARD_TRY(Joined joined, join(own, store, make_segments, settings_of(own)));
   if (joined.hosts.ranks.size() > 1 && !allows(own, "tcp")) {
     return Error{Code::kInvalidArgument,
                  "the ranks are on several hosts, and TCP is not among the transports allowed"};

@@ -11,6 +11,7 @@
 #include "comm/run/parts.h"
 #include "comm/run/point_to_point.h"
 #include "comm/run/queue.h"
+#include "comm/run/sweep.h"
 
 namespace trainyard::comm {
 namespace {
@@ -143,6 +144,17 @@ Result<std::shared_ptr<std::byte[]>> Communicator::allocate(std::size_t bytes) {
                              rank())};
   }
   return state_->parts.allocate(bytes);
+}
+
+Result<void> Communicator::sweep(std::chrono::milliseconds limit) {
+  Choices& choices = state_->parts.choices;
+  YARD_TRY(choices, run_sweep(*this, choices, {.time = limit}));
+  state_->collectives.use(choices);
+  return {};
+}
+
+std::string Communicator::table() const {
+  return to_string(state_->parts.choices);
 }
 
 void Communicator::abort(const std::string& reason) {

@@ -49,6 +49,12 @@ struct Operation {
   std::vector<std::uint64_t> receive_counts;
   std::optional<std::chrono::milliseconds> timeout;  // instead of the communicator's
   std::optional<Algorithm> algorithm;  // instead of the table's; the same on all ranks
+  std::uint64_t piece_bytes = 0;       // with it: the longest piece; 0: the default
+  // Of collectives, on the thread that performs it: right before it, and after it when it is
+  // complete, before the work is done. So an operation may be issued whose input depends on the one
+  // before. They must not block.
+  std::function<void()> prepare = {};
+  std::function<void()> finish = {};
 };
 
 // An operation on its way. Copies share it.
@@ -80,7 +86,13 @@ struct CommunicatorOptions {
   // of several hosts on one machine.
   std::string host;
   std::vector<std::string> transports;  // "shm", "tcp": allowed ones; empty: both
-  std::string table;  // of choices (schedule/choose.h), of rank 0; empty: the default one
+  // Of rank 0, for all: the table of choices (schedule/choose.h; empty: the default one), the
+  // mesh's buffers in bytes (0: the table's), and for how long to measure a better table before
+  // create() returns (0: not at all).
+  std::string table;
+  std::uint64_t mesh_scratch = 0;
+  std::uint64_t mesh_sort = 0;
+  std::chrono::milliseconds sweep = std::chrono::milliseconds(0);
 };
 
 class Communicator {
@@ -104,6 +116,12 @@ class Communicator {
   // zero. Freed with the last reference, which may outlive the communicator. kUnimplemented when no
   // other rank shares memory with this one.
   Result<std::shared_ptr<std::byte[]>> allocate(std::size_t bytes);
+
+  // Measures for at most `limit` which algorithms are best in this world, and uses what rank 0
+  // found from then on, on all ranks. All call it, as an operation, when nothing else is under way.
+  Result<void> sweep(std::chrono::milliseconds limit = std::chrono::seconds(2));
+  // The table of choices in use, as text; it can be given to create().
+  std::string table() const;
 
   // Ends all operations of all ranks with kCancelled and this reason, within a second. From any
   // thread.

@@ -21,6 +21,14 @@ Shift shift_of(const Task& task, std::size_t element) {
   return (out - in) / static_cast<std::int64_t>(element);
 }
 
+Choice asked_choice(const Operation& operation) {
+  Choice choice{.algorithm = *operation.algorithm};
+  if (operation.piece_bytes != 0) {
+    choice.piece_bytes = operation.piece_bytes;
+  }
+  return choice;
+}
+
 }  // namespace
 
 Collectives::Collectives(Parts parts)
@@ -31,7 +39,13 @@ Collectives::Collectives(Parts parts)
                  .size = parts_.world.size,
                  .board = parts_.board}),
       chooser_(parts_.choices, parts_.world),
+      mesh_(parts_.choices.mesh),
       limits_(parts_.limits) {}
+
+void Collectives::use(const Choices& choices) {
+  chooser_ = Chooser(choices, parts_.world);
+  mesh_ = choices.mesh;
+}
 
 void Collectives::note_issued(std::uint64_t sequence, const Checked& checked) {
   parts_.recorder.issued(sequence, checked.signature, checked.bytes);
@@ -59,7 +73,13 @@ Result<void> Collectives::perform(std::uint64_t sequence, const Operation& opera
                   .input = operation.input,
                   .output = operation.output,
                   .timeout = operation.timeout.value_or(parts_.timeout)};
+  if (operation.prepare) {
+    operation.prepare();
+  }
   Result<void> done = execute(task, operation, checked);
+  if (done && operation.finish) {
+    operation.finish();
+  }
   parts_.recorder.ended(sequence, done.has_value());
   if (done && parts_.board != nullptr) {
     parts_.board->note_completed(sequence);
@@ -72,7 +92,7 @@ Result<void> Collectives::execute(const Task& task, const Operation& operation,
   const OpKind kind = checked.request.kind;
   const bool is_alone = parts_.world.size == 1;
   const std::size_t element = size_of(checked.signature.dtype);
-  Choice choice = operation.algorithm ? Choice{.algorithm = *operation.algorithm}
+  Choice choice = operation.algorithm ? asked_choice(operation)
                                       : chooser_.choose(checked.request, element, !is_alone);
   if (choice.algorithm == Algorithm::kWindow && !is_alone) {
     YARD_TRY(const bool is_open, executor_.meet(task));
@@ -106,7 +126,11 @@ const Plan& Collectives::plan_for(const Choice& choice, const Task& task, const 
   }
   Plan plan =
       make_plan(make_schedule(choice.algorithm, request, parts_.world),
-                {.element = element, .piece_bytes = choice.piece_bytes, .shift = shift}, limits_);
+                {.element = element,
+                 .piece_bytes = choice.piece_bytes,
+                 .shift = shift,
+                 .most_under_way = choice.algorithm == Algorithm::kMesh ? mesh_.scratch : 0},
+                limits_);
   if (is_uneven) {
     uneven_ = Uneven{.key = key,
                      .counts = request.counts,

@@ -31,7 +31,7 @@ class Collectives {
     Recorder& recorder;
     ProgressBoard* board;
     const World& world;
-    const Choices& choices;  // the same on all ranks
+    const Choices& choices;  // the same on all ranks; for the beginning
     Limits limits;           // as well
     std::string name;
     std::chrono::milliseconds timeout;
@@ -43,6 +43,8 @@ class Collectives {
   // In the order of the numbers, by one thread at a time.
   Result<void> perform(std::uint64_t sequence, const Operation& operation, const Checked& checked,
                        Patience patience);
+  // For the operations that follow; when none is under way.
+  void use(const Choices& choices);
   // From any thread: the operation that is being performed is waited for.
   void hurry() { executor_.set_patience(Patience::kSpin); }
 
@@ -53,6 +55,7 @@ class Collectives {
   Parts parts_;
   Executor executor_;
   Chooser chooser_;
+  MeshBuffers mesh_;
   Limits limits_;
   PlanCache plans_;
   // The last plan of an uneven operation, and the rest of what it depends on.

@@ -76,10 +76,15 @@ std::vector<Trial> trials(const Setup& setup, const World& world) {
   return all;
 }
 
-// Two-level schedules want several hosts, of different sizes.
+bool is_between_hosts(Algorithm algorithm) {
+  return algorithm == Algorithm::kTwoLevel || algorithm == Algorithm::kBalanced ||
+         algorithm == Algorithm::kMesh;
+}
+
+// Schedules between hosts want several, of different sizes.
 std::vector<std::int32_t> hosts(Algorithm algorithm, std::int32_t size) {
   std::vector<std::int32_t> host(static_cast<std::size_t>(size));
-  for (std::size_t rank = 0; rank < host.size() && algorithm == Algorithm::kTwoLevel; ++rank) {
+  for (std::size_t rank = 0; rank < host.size() && is_between_hosts(algorithm); ++rank) {
     host[rank] = rank < 2 ? 0 : 1 + static_cast<std::int32_t>(rank) / 6;
   }
   return host;
@@ -163,9 +168,10 @@ std::vector<Setup> setups(std::initializer_list<Over> overs) {
   for (const std::int32_t size : {1, 2, 3, 4, 5, 8}) {
     for (const Algorithm algorithm :
          {Algorithm::kRing, Algorithm::kHalvingDoubling, Algorithm::kDoubleTree, Algorithm::kDirect,
-          Algorithm::kDirectSmall, Algorithm::kWindow, Algorithm::kTwoLevel}) {
-      if (!is_available(algorithm, OpKind::kAllReduce,
-                        {.size = size, .host = hosts(algorithm, size)})) {
+          Algorithm::kDirectSmall, Algorithm::kWindow, Algorithm::kTwoLevel, Algorithm::kBalanced,
+          Algorithm::kMesh}) {
+      const OpKind kind = algorithm == Algorithm::kMesh ? OpKind::kAllGather : OpKind::kAllReduce;
+      if (!is_available(algorithm, kind, {.size = size, .host = hosts(algorithm, size)})) {
         continue;
       }
       for (const Over over : overs) {

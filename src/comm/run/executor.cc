@@ -40,6 +40,7 @@ void Executor::begin(const Task& task) {
 
 Result<void> Executor::perform(const Task& task, const Plan& plan) {
   begin(task);
+  window_ = plan.window;
   const std::size_t scratch = plan.schedule.scratch * element_;
   if (scratch > scratch_bytes_) {
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
@@ -231,6 +232,9 @@ Executor::Stores Executor::stores_for(const Step& step, const Piece& piece,
 }
 
 bool Executor::send(const Step& step, const Piece& piece, const Move& move) {
+  if (window_ != 0 && !wait_for_window(step.to.front())) {
+    return false;
+  }
   Ticket ticket = 0;
   const std::span<const std::byte> bytes(move.source, piece.bytes);
   if (!wait_until(
@@ -238,7 +242,25 @@ bool Executor::send(const Step& step, const Piece& piece, const Move& move) {
           step.to.front())) {
     return false;
   }
-  sending_.push_back({bytes.data(), bytes.data() + bytes.size(), ticket});
+  sending_.push_back({bytes.data(), bytes.data() + bytes.size(), ticket, step.to.front()});
+  return true;
+}
+
+// The oldest of a full window first. Its receiver takes it a time after it was sent, and the window
+// is longer than that: of ranks that wait here, one can always go on.
+bool Executor::wait_for_window(std::int32_t peer) {
+  std::uint64_t left =
+      static_cast<std::uint64_t>(std::ranges::count(sending_, peer, &Sending::peer));
+  for (auto sending = sending_.begin(); left >= window_ && sending != sending_.end(); ++sending) {
+    if (sending->peer == peer) {
+      if (!wait_until([&] { return transport_.is_sent(sending->ticket); }, peer)) {
+        return false;
+      }
+      sending->peer = -1;
+      --left;
+    }
+  }
+  std::erase_if(sending_, [](const Sending& one) { return one.peer < 0; });
   return true;
 }
 

@@ -70,6 +70,7 @@ class Executor {
     const std::byte* begin;
     const std::byte* end;
     Ticket ticket;
+    std::int32_t peer;  // the first of them
   };
   // What a step does with one piece.
   struct Move {
@@ -92,6 +93,7 @@ class Executor {
   void apply(const Step& step, const Piece& piece, const Move& move);
   Stores stores_for(const Step& step, const Piece& piece, const Move& move) const;
   bool send(const Step& step, const Piece& piece, const Move& move);
+  bool wait_for_window(std::int32_t peer);
   bool wait_for_sent(const std::byte* begin, std::size_t bytes);
   bool settle();
 
@@ -115,6 +117,7 @@ class Executor {
 
   const Task* task_ = nullptr;
   std::size_t element_ = 1;
+  std::uint64_t window_ = 0;  // of the plan
   bool is_average_ = false;
   bool is_streaming_ = false;  // so large that its results leave the caches anyway
   std::chrono::steady_clock::time_point started_;  // of its first wait

@@ -30,7 +30,8 @@ std::uint64_t pieces_of(const Schedule& schedule, const Shape& shape, const Limi
   if (schedule.windows || schedule.longest == 0 || schedule.in_flight == 0) {
     return 1;
   }
-  const std::size_t share = limits.room / messages_of(schedule);
+  const std::size_t most = shape.most_under_way == 0 ? limits.room : shape.most_under_way;
+  const std::size_t share = std::min(limits.room, most) / messages_of(schedule);
   const std::size_t room = share > limits.message_cost ? share - limits.message_cost : 0;
   const std::size_t bytes = std::min<std::size_t>({room, limits.max_message, shape.piece_bytes});
   return divide_up(schedule.longest, std::max<std::size_t>(bytes / shape.element, 1));
@@ -98,11 +99,23 @@ std::uint64_t most_senders(const Schedule& schedule, const Plan& plan) {
   return most;
 }
 
+// A piece is sent to each peer once in `stride` times. Two, because ranks may be a time apart.
+std::uint64_t window_of(const Schedule& schedule, const Shape& shape, std::uint64_t pieces) {
+  if (shape.most_under_way == 0) {
+    return 0;
+  }
+  const std::uint64_t piece = divide_up(schedule.longest * shape.element, pieces);
+  const std::uint64_t of_all_peers =
+      std::max<std::uint64_t>(piece * static_cast<std::uint64_t>(schedule.stride), 1);
+  return std::max<std::uint64_t>(shape.most_under_way / of_all_peers, 2);
+}
+
 }  // namespace
 
 Plan make_plan(Schedule schedule, const Shape& shape, const Limits& limits) {
   Plan plan;
   plan.pieces = pieces_of(schedule, shape, limits);
+  plan.window = window_of(schedule, shape, plan.pieces);
   for (const Step& step : schedule.steps) {
     plan.levels = std::max(plan.levels, step.level + 1);
     plan.may_stay.push_back(may_stay(schedule, step, plan.pieces, shape.shift));

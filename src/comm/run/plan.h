@@ -33,6 +33,9 @@ struct Plan {
   // For each step: its source may be sent without a copy; nothing overwrites it before the
   // receivers can have it.
   std::vector<bool> may_stay;
+  // Pieces to one peer, sent from where they lie, that the transport may hold before the next one;
+  // 0: any number.
+  std::uint64_t window = 0;
 };
 
 // Where the output lies from the input in an operation in place, in elements; none when they are
@@ -44,6 +47,8 @@ struct Shape {
   std::size_t element = 1;  // bytes
   std::uint64_t piece_bytes = std::uint64_t{128} << 10;
   Shift shift = std::nullopt;
+  std::uint64_t most_under_way =
+      0;  // bytes from a rank to all others, about; 0: what there is room for
 };
 
 // All ranks come to the same number of pieces: nothing of this rank's own steps goes into it.

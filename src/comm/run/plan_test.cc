@@ -44,6 +44,19 @@ TEST(Plan, CutsToElementsWhenThereIsAlmostNoRoom) {
   EXPECT_EQ(pieces({.max_message = 8, .room = 1, .message_cost = 128}, {.element = 4}), 100U);
 }
 
+TEST(Plan, BoundsWhatIsUnderWay) {
+  // Two messages of 64 bytes beside their cost, and the same room for each of three peers in turn.
+  Schedule schedule = exchange(1);
+  schedule.in_flight = 2;
+  schedule.stride = 3;
+  const Plan small =
+      make_plan(schedule, {.element = 4, .most_under_way = std::uint64_t{2} * (64 + 128)}, kWide);
+  EXPECT_EQ(small.pieces, 7U);
+  EXPECT_EQ(small.window, 2U);
+  EXPECT_EQ(make_plan(schedule, {.element = 4, .most_under_way = 12000}, kWide).window, 10U);
+  EXPECT_EQ(make_plan(schedule, {.element = 4}, kWide).window, 0U);
+}
+
 TEST(Plan, PutsStepsInTheOrderOfTheirLevels) {
   Schedule schedule = schedule_of({{.own = kIn, .store = kOut, .level = 2},
                                    {.own = kIn, .store = kOut},

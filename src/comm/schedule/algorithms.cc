@@ -47,6 +47,8 @@ constexpr std::array kEntries = {
     Entry{Algorithm::kDirectSmall, "direct_small", kTrees, make_direct_small},
     Entry{Algorithm::kWindow, "window", kExchanges, make_window},
     Entry{Algorithm::kTwoLevel, "two_level", kParts | kinds({OpKind::kBarrier}), make_two_level},
+    Entry{Algorithm::kBalanced, "balanced", kinds({OpKind::kAllReduce}), make_balanced},
+    Entry{Algorithm::kMesh, "mesh", kinds({OpKind::kAllGather}), make_mesh},
 };
 
 const Entry* find(Algorithm algorithm) {
@@ -99,6 +101,9 @@ bool is_available(Algorithm algorithm, OpKind kind, const World& world) {
   const std::size_t hosts = count_hosts(world);
   if (algorithm == Algorithm::kTwoLevel) {
     return hosts > 1 && hosts < world.host.size();
+  }
+  if (algorithm == Algorithm::kBalanced || algorithm == Algorithm::kMesh) {
+    return hosts > 1;
   }
   return algorithm != Algorithm::kWindow || hosts == 1;
 }

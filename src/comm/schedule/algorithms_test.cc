@@ -15,10 +15,10 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::int32_t kLargestWorld = 17;
-constexpr std::array kAlgorithms = {Algorithm::kRing,        Algorithm::kHalvingDoubling,
-                                    Algorithm::kDoubleTree,  Algorithm::kDirect,
-                                    Algorithm::kDirectSmall, Algorithm::kWindow,
-                                    Algorithm::kTwoLevel};
+constexpr std::array kAlgorithms = {
+    Algorithm::kRing,     Algorithm::kHalvingDoubling, Algorithm::kDoubleTree,
+    Algorithm::kDirect,   Algorithm::kDirectSmall,     Algorithm::kWindow,
+    Algorithm::kTwoLevel, Algorithm::kBalanced,        Algorithm::kMesh};
 constexpr std::array kKinds = {OpKind::kBarrier,   OpKind::kAllReduce, OpKind::kReduceScatter,
                                OpKind::kAllGather, OpKind::kBroadcast, OpKind::kReduce,
                                OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll};
@@ -70,10 +70,15 @@ std::vector<Subject> subjects() {
   return all;
 }
 
+bool is_between_hosts(Algorithm algorithm) {
+  return algorithm == Algorithm::kTwoLevel || algorithm == Algorithm::kBalanced ||
+         algorithm == Algorithm::kMesh;
+}
+
 // Two layouts are enough for those that do not look at hosts.
 bool is_left_out(Algorithm algorithm, Layout layout) {
-  const bool looks = algorithm == Algorithm::kRing || algorithm == Algorithm::kTwoLevel ||
-                     algorithm == Algorithm::kDoubleTree;
+  const bool looks = algorithm == Algorithm::kRing || algorithm == Algorithm::kDoubleTree ||
+                     is_between_hosts(algorithm);
   return !looks && (layout == Layout::kEven || layout == Layout::kUneven);
 }
 
@@ -116,14 +121,13 @@ TEST_P(AlgorithmTest, IsRightForEveryRoot) {
   const auto [algorithm, kind] = GetParam();
   for (std::int32_t size = 1; is_rooted(kind) && size <= kLargestWorld; ++size) {
     for (std::int32_t root = 0; root < size; ++root) {
-      const Case asked{
-          .algorithm = algorithm,
-          .kind = kind,
-          .size = size,
-          .count = 3 * static_cast<std::uint64_t>(size),
-          .root = root,
-          .layout = algorithm == Algorithm::kTwoLevel ? Layout::kUneven : Layout::kOneHost,
-          .pieces = 2};
+      const Case asked{.algorithm = algorithm,
+                       .kind = kind,
+                       .size = size,
+                       .count = 3 * static_cast<std::uint64_t>(size),
+                       .root = root,
+                       .layout = is_between_hosts(algorithm) ? Layout::kUneven : Layout::kOneHost,
+                       .pieces = 2};
       if (is_available(asked)) {
         ASSERT_EQ(problem_of(asked), "");
       }
@@ -142,7 +146,7 @@ TEST_P(AlgorithmTest, IsRightWhenCutIntoPieces) {
             .size = size,
             .count = allowed_count(kind, kUncutElements + 77, size),
             .root = is_rooted(kind) ? size / 2 : -1,
-            .layout = algorithm == Algorithm::kTwoLevel ? Layout::kInterleaved : Layout::kOneHost,
+            .layout = is_between_hosts(algorithm) ? Layout::kInterleaved : Layout::kOneHost,
             .pieces = pieces,
             .in_place = in_place};
         ASSERT_EQ(is_available(asked) ? problem_of(asked) : "", "");

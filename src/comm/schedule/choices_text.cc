@@ -5,7 +5,11 @@
 //   all_reduce private 1 2 65536 direct_small 131072
 //
 // is: an all-reduce of private buffers (not windows) on 1 host with up to 2 ranks and of up to
-// 65,536 bytes is direct_small, in pieces of up to 131,072 bytes. "any" has no bound.
+// 65,536 bytes is direct_small, in pieces of up to 131,072 bytes. "any" has no bound. A line
+//
+//   mesh 16777216 134217728
+//
+// gives the scratch and the sort buffer of the mesh; the last one holds.
 #include <array>
 #include <optional>
 #include <string>
@@ -61,7 +65,7 @@ all_gather windows 1 any any window 131072
 all_gather private 1 any any direct 131072
 all_gather private 16 1 8388608 direct 262144
 all_gather private any 1 any ring 262144
-all_gather private any any any two_level 262144
+all_gather private any any any mesh 131072
 
 broadcast windows 1 any 16384 direct_small 131072
 broadcast windows 1 any any window 131072
@@ -139,9 +143,7 @@ bool exists(Algorithm algorithm, OpKind kind) {
          is_available(algorithm, kind, {.size = 3, .host = {0, 0, 1}});
 }
 
-Result<Rule> parse_rule(std::string_view line) {
-  std::vector<std::string_view> fields = split(line, ' ');
-  std::erase(fields, std::string_view());
+Result<Rule> parse_rule(const std::vector<std::string_view>& fields) {
   if (fields.size() != 7) {
     return Error{Code::kInvalidArgument,
                  fmt::format("{} fields instead of 7: {}", fields.size(), kFields)};
@@ -163,6 +165,40 @@ Result<Rule> parse_rule(std::string_view line) {
   return rule;
 }
 
+// `name`: how SageMaker's library calls it.
+Result<std::uint64_t> parse_buffer(std::string_view text, std::string_view name) {
+  const auto bytes = parse_int(text);
+  if (!bytes || *bytes <= 0 || *bytes % static_cast<std::int64_t>(MeshBuffers::kUnit) != 0) {
+    return Error{
+        Code::kInvalidArgument,
+        fmt::format("a buffer of the mesh ({}) has \"{}\" bytes: it must be a multiple of {}", name,
+                    text, MeshBuffers::kUnit)};
+  }
+  return static_cast<std::uint64_t>(*bytes);
+}
+
+Result<MeshBuffers> parse_mesh(const std::vector<std::string_view>& fields) {
+  if (fields.size() != 3) {
+    return Error{Code::kInvalidArgument, "mesh wants the bytes of its scratch and sort buffers"};
+  }
+  MeshBuffers mesh;
+  YARD_TRY(mesh.scratch, parse_buffer(fields[1], "SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES"));
+  YARD_TRY(mesh.sort, parse_buffer(fields[2], "SMDDP_AG_SORT_BUFFER_SIZE_BYTES"));
+  return mesh;
+}
+
+Result<void> parse_line(std::string_view line, Choices& choices) {
+  std::vector<std::string_view> fields = split(line, ' ');
+  std::erase(fields, std::string_view());
+  if (fields[0] == "mesh") {
+    YARD_TRY(choices.mesh, parse_mesh(fields));
+    return {};
+  }
+  YARD_TRY(const Rule rule, parse_rule(fields));
+  choices.rules.push_back(rule);
+  return {};
+}
+
 Result<void> check_title(std::string_view line) {
   if (!line.starts_with(kTitle)) {
     return Error{Code::kInvalidArgument,
@@ -181,6 +217,9 @@ Result<void> check_title(std::string_view line) {
 
 std::string to_string(const Choices& choices) {
   std::string text = fmt::format("{}{}\n# {}\n", kTitle, kVersion, kFields);
+  if (choices.mesh != MeshBuffers{}) {
+    text += fmt::format("mesh {} {}\n", choices.mesh.scratch, choices.mesh.sort);
+  }
   for (const Rule& rule : choices.rules) {
     text += fmt::format(
         "{} {} {} {} {} {} {}\n", name_of(rule.kind), rule.windows ? "windows" : "private",
@@ -200,11 +239,9 @@ Result<Choices> parse_choices(std::string_view text) {
     if (line.empty()) {
       continue;
     }
-    auto rule = parse_rule(line);
-    if (!rule) {
-      return Error{rule.error().code, fmt::format("line {}: {}", i + 1, rule.error().message)};
+    if (const auto read = parse_line(line, choices); !read) {
+      return Error{read.error().code, fmt::format("line {}: {}", i + 1, read.error().message)};
     }
-    choices.rules.push_back(*rule);
   }
   sort_rules(choices);
   return choices;

@@ -54,8 +54,8 @@ Choice best_of(Times& times, const Choice* before) {
   return before != nullptr && time_before <= best_time * kSlowerByNoise ? *before : best;
 }
 
-// Rules like `rule` for all sizes.
-std::vector<Rule> rules_of(Rule rule, std::map<std::uint64_t, Times>& sizes) {
+// Rules like `rule` for all sizes, or up to twice the largest when it is below `enough`.
+std::vector<Rule> rules_of(Rule rule, std::map<std::uint64_t, Times>& sizes, std::uint64_t enough) {
   std::vector<Rule> rules;
   std::uint64_t smaller = 0;
   for (auto& [bytes, times] : sizes) {
@@ -69,6 +69,9 @@ std::vector<Rule> rules_of(Rule rule, std::map<std::uint64_t, Times>& sizes) {
       rules.push_back(rule);
     }
     smaller = bytes;
+  }
+  if (smaller < enough) {
+    rules.back().bytes = 2 * smaller;
   }
   return rules;
 }
@@ -92,7 +95,9 @@ Chooser::Chooser(const Choices& choices, const World& world) {
       continue;
     }
     auto& [without, with] = bounds_[static_cast<std::size_t>(rule.kind)];
-    with.push_back({rule.bytes, rule.choice});
+    const std::uint64_t most = choices.mesh.sort * MeshBuffers::kSortShare;
+    const bool is_mesh = algorithm == Algorithm::kMesh;
+    with.push_back({is_mesh ? std::min(rule.bytes, most) : rule.bytes, rule.choice});
     if (!rule.windows && algorithm != Algorithm::kWindow) {
       without.push_back(with.back());
     }
@@ -116,7 +121,8 @@ Choice choose(const Choices& choices, const Request& request, std::size_t dtype_
   return Chooser(choices, world).choose(request, dtype_bytes, windows);
 }
 
-Choices measured(std::span<const Measurement> measurements, const Choices& before) {
+Choices measured(std::span<const Measurement> measurements, const Choices& before,
+                 std::uint64_t enough) {
   std::map<decltype(group_of(Rule{})), std::map<std::uint64_t, Times>> groups;
   for (const Measurement& one : measurements) {
     const Rule rule{
@@ -124,7 +130,7 @@ Choices measured(std::span<const Measurement> measurements, const Choices& befor
     const std::pair key(one.choice.algorithm, one.choice.piece_bytes);
     groups[group_of(rule)][one.bytes][key].push_back(one.seconds);
   }
-  Choices choices;
+  Choices choices{.mesh = before.mesh};
   for (const Rule& rule : before.rules) {
     if (!groups.contains(group_of(rule))) {
       choices.rules.push_back(rule);
@@ -133,7 +139,7 @@ Choices measured(std::span<const Measurement> measurements, const Choices& befor
   for (auto& [group, sizes] : groups) {
     const auto& [kind, is_private, hosts, local] = group;
     const Rule like{.kind = kind, .windows = !is_private, .hosts = hosts, .local = local};
-    const std::vector<Rule> rules = rules_of(like, sizes);
+    const std::vector<Rule> rules = rules_of(like, sizes, enough);
     choices.rules.insert(choices.rules.end(), rules.begin(), rules.end());
   }
   sort_rules(choices);

@@ -40,10 +40,25 @@ struct Rule {
   bool operator==(const Rule&) const = default;
 };
 
+// What bounds Algorithm::kMesh, by the names, defaults and meanings that SageMaker's data parallel
+// library gives its buffers; SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES and
+// SMDDP_AG_SORT_BUFFER_SIZE_BYTES of rank 0. Results land in the order of ranks here, so `sort` is
+// no memory: it only says what is too large, as there.
+struct MeshBuffers {
+  static constexpr std::uint64_t kUnit = 8192;    // both are multiples of it
+  static constexpr std::uint64_t kSortShare = 8;  // `sort` holds this part of the result, at least
+
+  std::uint64_t scratch = std::uint64_t{16} << 20;  // under way from a rank to others at once
+  std::uint64_t sort = std::uint64_t{128} << 20;    // else the table's next rule holds
+
+  bool operator==(const MeshBuffers&) const = default;
+};
+
 // In the order of kind; windows first; hosts, local and bytes ascending: the tightest class that
 // holds an operation is found first.
 struct Choices {
   std::vector<Rule> rules = {};
+  MeshBuffers mesh = {};
 
   bool operator==(const Choices&) const = default;
 };
@@ -75,7 +90,8 @@ class Chooser {
 Choice choose(const Choices& choices, const Request& request, std::size_t dtype_bytes,
               const World& world, bool windows);
 
-// One line per rule under a line with the version; "#" begins a comment.
+// One line per rule under a line with the version, and one for the mesh's buffers where they are
+// not the default; "#" begins a comment.
 std::string to_string(const Choices& choices);
 // kInvalidArgument with the line's number; kUnimplemented: another version. Sorts the rules.
 Result<Choices> parse_choices(std::string_view text);
@@ -93,7 +109,10 @@ struct Measurement {
 
 // `before` with the rules of each measured (kind, windows, hosts, local) replaced: at each measured
 // size the choice with the best median, but that of the next smaller size while it is at most 5 %
-// slower, so that noise makes no rules. It changes half-way between sizes (geometric mean).
-Choices measured(std::span<const Measurement> measurements, const Choices& before);
+// slower, so that noise makes no rules. It changes half-way between sizes (geometric mean). What
+// was measured to less than `enough` bytes says nothing about more: its last rule ends at twice the
+// largest size.
+Choices measured(std::span<const Measurement> measurements, const Choices& before,
+                 std::uint64_t enough = 0);
 
 }  // namespace trainyard::comm

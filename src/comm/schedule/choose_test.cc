@@ -129,6 +129,32 @@ TEST(ChoicesText, NamesBothVersions) {
   EXPECT_EQ(parse_choices("").error().code, Code::kInvalidArgument);
 }
 
+TEST(ChoicesText, KeepsTheBuffersOfTheMesh) {
+  const auto choices = parse_choices("trainyard choices 1\nmesh 8192 24576\n");
+
+  ASSERT_TRUE(choices) << choices.error().message;
+  EXPECT_EQ(choices->mesh, (MeshBuffers{.scratch = 8192, .sort = 24576}));
+  EXPECT_EQ(*parse_choices(to_string(*choices)), *choices);
+  EXPECT_EQ(error_of("mesh 5000 8192"),
+            "line 2: a buffer of the mesh (SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES) has \"5000\" bytes: "
+            "it must be a multiple of 8192");
+  EXPECT_EQ(error_of("mesh 8192 0"),
+            "line 2: a buffer of the mesh (SMDDP_AG_SORT_BUFFER_SIZE_BYTES) has \"0\" bytes: it "
+            "must be a multiple of 8192");
+}
+
+TEST(Choose, LeavesTheMeshWhenItsSortBufferIsTooSmall) {
+  const Choices choices{.rules = {{.kind = OpKind::kAllGather, .choice = {Algorithm::kMesh}},
+                                  {.kind = OpKind::kAllGather, .choice = {Algorithm::kRing}}},
+                        .mesh = {.sort = 8192}};
+  const auto at = [&](std::uint64_t bytes) {
+    return choose(choices, {.kind = OpKind::kAllGather, .count = bytes}, 1, world_of(2, 2), false)
+        .algorithm;
+  };
+  EXPECT_EQ(at(8 * 8192), Algorithm::kMesh);
+  EXPECT_EQ(at(8 * 8192 + 1), Algorithm::kRing);
+}
+
 Measurement run(std::uint64_t bytes, Algorithm algorithm, double seconds) {
   return {.hosts = 1, .local = 2, .bytes = bytes, .choice = {algorithm, 1024}, .seconds = seconds};
 }
@@ -158,6 +184,13 @@ TEST(Measured, KeepsAChoiceThatIsAsGoodButForNoise) {
 
   ASSERT_EQ(choices.rules.size(), 1U);
   EXPECT_EQ(choices.rules[0].choice.algorithm, Algorithm::kRing);
+}
+
+TEST(Measured, SaysNothingOfMuchLargerSizes) {
+  const Choices choices = measured(std::vector{run(1024, Algorithm::kDirect, 1)}, {}, 4096);
+
+  ASSERT_EQ(choices.rules.size(), 1U);
+  EXPECT_EQ(choices.rules[0].bytes, 2048U);
 }
 
 TEST(Measured, TakesMediansOfRepeatedRuns) {

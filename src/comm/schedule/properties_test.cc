@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(All, AllReduceTest,
                          testing::Values(Algorithm::kRing, Algorithm::kHalvingDoubling,
                                          Algorithm::kDoubleTree, Algorithm::kDirect,
                                          Algorithm::kDirectSmall, Algorithm::kWindow,
-                                         Algorithm::kTwoLevel),
+                                         Algorithm::kTwoLevel, Algorithm::kBalanced),
                          name_of_algorithm);
 
 class OptimalTest : public testing::TestWithParam<Algorithm> {};
@@ -163,6 +163,53 @@ TEST(TwoLevel, SendsEachPartOnceBetweenHosts) {
             "L2 two_level: out[0:10) = in[10:20) + message of 0 3, final\n");
 }
 
+TEST(Mesh, SendsEachPartOnceToEachOtherHost) {
+  const World world{.rank = 1, .size = 4, .host = {0, 0, 1, 1}};
+
+  const Schedule schedule = make_schedule(Algorithm::kMesh, {OpKind::kAllGather, 40}, world);
+
+  EXPECT_EQ(to_string(schedule),
+            "L0 mesh: out[10:20) = in[0:10) -> 0\n"
+            "L1 mesh: in[0:10) -> 3\n"
+            "L1 mesh: out[0:10) = message of 0\n"
+            "L3 mesh: out[20:30) = message of 0\n"
+            "L2 mesh: out[30:40) = message of 3 -> 0\n");
+}
+
+TEST(Mesh, NeedsNoMoreRoomForMoreHosts) {
+  const auto room = [](std::int32_t hosts) {
+    World world{.size = 2 * hosts};
+    for (std::int32_t r = 0; r < world.size; ++r) {
+      world.host.push_back(r / 2);
+    }
+    const Request request{OpKind::kAllGather, 1000};
+    return std::pair(make_schedule(Algorithm::kMesh, request, world).in_flight,
+                     make_schedule(Algorithm::kTwoLevel, request, world).in_flight);
+  };
+  EXPECT_EQ(room(3).first, room(12).first);
+  EXPECT_LT(room(12).first, room(12).second);
+}
+
+// One message to another host at a time, and one from there.
+TEST(Mesh, HitsNobodyFromTwoHostsAtOnce) {
+  for (std::int32_t rank = 0; rank < 8; ++rank) {
+    const World world{.rank = rank, .size = 8, .host = {0, 0, 1, 1, 2, 2, 3, 3}};
+    const Schedule schedule = make_schedule(Algorithm::kMesh, {OpKind::kAllGather, 80}, world);
+    std::vector<int> sent(3);
+    std::vector<int> received(3);
+    for (const Step& step : schedule.steps) {
+      const auto is_far = [&](const std::vector<std::int32_t>& peers) {
+        return !peers.empty() && peers[0] / 2 != rank / 2;
+      };
+      sent[static_cast<std::size_t>(step.level) % 3] += is_far(step.to) ? 1 : 0;
+      received[static_cast<std::size_t>(step.level) % 3] += is_far(step.from) ? 1 : 0;
+    }
+    EXPECT_EQ(schedule.stride, 3);
+    EXPECT_EQ(sent, std::vector<int>(3, 1));
+    EXPECT_EQ(received, std::vector<int>(3, 1));
+  }
+}
+
 TEST(Barrier, LetsNobodyOutBeforeAllAreIn) {
   // The last rank waits for a message of the world outside, and so must all others.
   for (const Algorithm algorithm :
@@ -187,7 +234,7 @@ TEST(Algorithms, AreNamed) {
   EXPECT_EQ(*parse_algorithm("halving_doubling"), Algorithm::kHalvingDoubling);
   EXPECT_EQ(parse_algorithm("rings").error().message,
             "\"rings\" is no algorithm; they are: ring, halving_doubling, double_tree, direct, "
-            "direct_small, window, two_level");
+            "direct_small, window, two_level, balanced, mesh");
 }
 
 TEST(Algorithms, NeedTheHostsThatTheyAreFor) {

@@ -4,70 +4,17 @@
 // agents are spread over the ranks of the host, so that all of them drive the network at once
 // (rails). An all-reduce sends (n - g) / n of the buffer per host each way, g ranks in the host.
 // Small ones go through the first rank of each host.
+//
+// Balanced is the all-reduce whose parts make equal shares of hosts, not of ranks: hosts with fewer
+// ranks then send, combine and receive as much as the others. It is how SageMaker's data parallel
+// library cuts its fusion buffers over the hosts' reducers.
 #include <algorithm>
 
 #include "comm/schedule/internal/build.h"
+#include "comm/schedule/internal/layout.h"
 
 namespace trainyard::comm {
 namespace {
-
-struct Layout {
-  const World& world;
-  std::vector<std::vector<std::int32_t>> hosts;
-  std::vector<std::size_t> host_of;   // by rank
-  std::vector<std::size_t> local_of;  // by rank: its position in its host
-  std::size_t here = 0;
-
-  const std::vector<std::int32_t>& local() const { return hosts[here]; }
-  bool is_local(std::int32_t rank) const { return host_of[static_cast<std::size_t>(rank)] == here; }
-  // Who speaks for `host` with `owner`.
-  std::int32_t agent(std::size_t host, std::int32_t owner) const {
-    const std::vector<std::int32_t>& ranks = hosts[host];
-    return ranks[local_of[static_cast<std::size_t>(owner)] % ranks.size()];
-  }
-  bool is_agent(std::int32_t owner) const { return agent(here, owner) == world.rank; }
-  std::vector<std::int32_t> local_others() const {
-    std::vector<std::int32_t> ranks = local();
-    ranks.erase(std::find(ranks.begin(), ranks.end(), world.rank));
-    return ranks;
-  }
-  // All others of this host, and of every other host the agent for this rank; ascending.
-  std::vector<std::int32_t> counterparts() const {
-    std::vector<std::int32_t> ranks = local_others();
-    for (std::size_t host = 0; host < hosts.size(); ++host) {
-      if (host != here) {
-        ranks.push_back(agent(host, world.rank));
-      }
-    }
-    std::sort(ranks.begin(), ranks.end());
-    return ranks;
-  }
-  // All ranks, beginning with this host and going on to the next, so that nobody is hit by all at
-  // once. The same for all ranks of a host.
-  std::vector<std::int32_t> order() const {
-    std::vector<std::int32_t> ranks;
-    for (std::size_t d = 0; d < hosts.size(); ++d) {
-      const std::vector<std::int32_t>& host = hosts[(here + d) % hosts.size()];
-      ranks.insert(ranks.end(), host.begin(), host.end());
-    }
-    return ranks;
-  }
-};
-
-Layout layout_of(const World& world) {
-  Layout layout{.world = world, .hosts = hosts_of(world), .host_of = {}, .local_of = {}};
-  layout.host_of.resize(static_cast<std::size_t>(world.size));
-  layout.local_of.resize(static_cast<std::size_t>(world.size));
-  for (std::size_t host = 0; host < layout.hosts.size(); ++host) {
-    for (std::size_t local = 0; local < layout.hosts[host].size(); ++local) {
-      const auto rank = static_cast<std::size_t>(layout.hosts[host][local]);
-      layout.host_of[rank] = host;
-      layout.local_of[rank] = local;
-    }
-  }
-  layout.here = layout.host_of[static_cast<std::size_t>(world.rank)];
-  return layout;
-}
 
 // A part of the buffer, and the rank that it belongs to.
 struct Owned {
@@ -77,7 +24,7 @@ struct Owned {
 
 // Level 0: the host's shares of remote parts, to their agents. Level 1: agents combine and send to
 // the owner; local parts go to their owners, who have everything then.
-void send_to_owners(Schedule& schedule, const Layout& layout, const std::vector<Owned>& parts) {
+void send_to_owners(Schedule& schedule, const HostLayout& layout, const std::vector<Owned>& parts) {
   for (const Owned& owned : parts) {
     const bool is_local = layout.is_local(owned.owner);
     if (is_local && owned.owner != layout.world.rank) {
@@ -92,8 +39,8 @@ void send_to_owners(Schedule& schedule, const Layout& layout, const std::vector<
 }
 
 // The owners have sent their parts at `level`, to their hosts and to their agents, who spread them.
-void receive_from_owners(Schedule& schedule, const Layout& layout, const std::vector<Owned>& parts,
-                         std::int32_t level) {
+void receive_from_owners(Schedule& schedule, const HostLayout& layout,
+                         const std::vector<Owned>& parts, std::int32_t level) {
   for (const Owned& owned : parts) {
     if (owned.owner == layout.world.rank) {
       continue;
@@ -112,7 +59,7 @@ void receive_from_owners(Schedule& schedule, const Layout& layout, const std::ve
 }
 
 // The most remote parts that one rank is the agent of.
-std::uint64_t most_parts(const Layout& layout) {
+std::uint64_t most_parts(const HostLayout& layout) {
   std::uint64_t most = 0;
   for (std::size_t host = 0; host < layout.hosts.size(); ++host) {
     std::vector<std::uint64_t> parts(static_cast<std::size_t>(layout.world.size));
@@ -125,9 +72,24 @@ std::uint64_t most_parts(const Layout& layout) {
   return most;
 }
 
+// The same share for every host, whatever its ranks are, and near-equal parts of it for those.
+std::vector<Slice> balanced_parts(const Request& request, const HostLayout& layout) {
+  std::vector<Slice> parts(static_cast<std::size_t>(layout.world.size));
+  for (std::size_t h = 0; h < layout.hosts.size(); ++h) {
+    const Slice share = part_of(Region::kInput, request.count, layout.hosts.size(), h);
+    const std::vector<std::int32_t>& ranks = layout.hosts[h];
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      Slice& part = parts[static_cast<std::size_t>(ranks[i])];
+      part = part_of(Region::kInput, share.length, ranks.size(), i);
+      part.offset += share.offset;
+    }
+  }
+  return parts;
+}
+
 // All-reduce, reduce-scatter, all-gather: every rank owns a part.
-Schedule make_parts(const Request& request, const Layout& layout) {
-  const std::vector<Slice> slices = parts_of(request, layout.world);
+Schedule make_parts(const Request& request, const HostLayout& layout,
+                    const std::vector<Slice>& slices) {
   const Slice& mine = slices[static_cast<std::size_t>(layout.world.rank)];
   std::vector<Owned> parts;
   for (const std::int32_t owner : layout.order()) {
@@ -159,7 +121,7 @@ Schedule make_parts(const Request& request, const Layout& layout) {
 }
 
 // Broadcast, reduce: the root owns everything.
-Schedule make_rooted(const Request& request, const Layout& layout) {
+Schedule make_rooted(const Request& request, const HostLayout& layout) {
   Schedule schedule{.algorithm = "two_level", .longest = request.count, .in_flight = 2};
   const Slice whole{Region::kInput, 0, request.count};
   const std::vector<Owned> parts = {{request.root, whole}};
@@ -183,7 +145,7 @@ Schedule make_rooted(const Request& request, const Layout& layout) {
 }
 
 // The first rank of each host.
-std::vector<std::int32_t> leaders_of(const Layout& layout) {
+std::vector<std::int32_t> leaders_of(const HostLayout& layout) {
   std::vector<std::int32_t> leaders;
   leaders.reserve(layout.hosts.size());
   for (const std::vector<std::int32_t>& host : layout.hosts) {
@@ -194,7 +156,7 @@ std::vector<std::int32_t> leaders_of(const Layout& layout) {
 
 // Up to the leader, across, where every leader combines for itself in the same order, and down.
 // Without slices for a barrier: tokens.
-Schedule make_small(const Request& request, const Layout& layout) {
+Schedule make_small(const Request& request, const HostLayout& layout) {
   Schedule schedule{.algorithm = "two_level", .longest = request.count, .in_flight = 4};
   const bool is_barrier = request.kind == OpKind::kBarrier;
   std::optional<Slice> in;
@@ -230,13 +192,21 @@ Schedule make_small(const Request& request, const Layout& layout) {
 }  // namespace
 
 Schedule make_two_level(const Request& request, const World& world) {
-  const Layout layout = layout_of(world);
+  const HostLayout layout = layout_of(world);
   const bool is_small = request.kind == OpKind::kAllReduce && request.count <= kUncutElements;
   if (is_small || request.kind == OpKind::kBarrier) {
     return make_small(request, layout);
   }
   const bool is_rooted = request.kind == OpKind::kBroadcast || request.kind == OpKind::kReduce;
-  return is_rooted ? make_rooted(request, layout) : make_parts(request, layout);
+  return is_rooted ? make_rooted(request, layout)
+                   : make_parts(request, layout, parts_of(request, world));
+}
+
+Schedule make_balanced(const Request& request, const World& world) {
+  const HostLayout layout = layout_of(world);
+  Schedule schedule = make_parts(request, layout, balanced_parts(request, layout));
+  schedule.algorithm = "balanced";
+  return schedule;
 }
 
 }  // namespace trainyard::comm

@@ -19,6 +19,8 @@ Schedule make_direct(const Request& request, const World& world);
 Schedule make_direct_small(const Request& request, const World& world);
 Schedule make_window(const Request& request, const World& world);
 Schedule make_two_level(const Request& request, const World& world);
+Schedule make_balanced(const Request& request, const World& world);
+Schedule make_mesh(const Request& request, const World& world);
 // The rooted kinds of halving-doubling.
 Schedule make_binomial(const Request& request, const World& world);
 
