@@ -2,30 +2,15 @@
 #include "comm/c/yard_comm.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "comm/c/handles.h"
 #include "comm/communicator.h"
-
-using trainyard::Code;
-using trainyard::Error;
-using trainyard::Result;
-
-struct yard_comm {
-  std::unique_ptr<trainyard::comm::Communicator> own;
-};
-
-struct yard_work {
-  trainyard::comm::Work own;
-};
-
-struct yard_buffer {
-  std::shared_ptr<std::byte[]> own;
-};
 
 namespace {
 
@@ -35,25 +20,6 @@ static_assert(YARD_INTERNAL == static_cast<int>(Code::kInternal) + 1);
 static_assert(YARD_BOOL == static_cast<int>(DType::kBool));
 static_assert(YARD_BIT_XOR == static_cast<int>(ReduceOp::kBitXor));
 static_assert(YARD_RECEIVE == static_cast<int>(OpKind::kReceive));
-
-int code_of(const Error& error) {
-  return static_cast<int>(error.code) + 1;
-}
-
-char* copy_of(const std::string& text) {
-  auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy != nullptr) {
-    std::memcpy(copy, text.c_str(), text.size() + 1);
-  }
-  return copy;
-}
-
-int report(const Error& error, char** message) {
-  if (message != nullptr) {
-    *message = copy_of(error.message);
-  }
-  return code_of(error);
-}
 
 std::string text_of(const char* text) {
   return text == nullptr ? "" : text;
@@ -188,6 +154,9 @@ int yard_comm_create(const yard_comm_options* options, const yard_store* store, 
   own.host = text_of(options->host);
   own.transports = words_of(text_of(options->transports));
   own.table = text_of(options->table);
+  own.mesh_scratch = options->mesh_scratch;
+  own.mesh_sort = options->mesh_sort;
+  own.sweep = std::chrono::milliseconds(options->sweep_ms);
   auto created = Communicator::create(own, foreign);
   if (!created) {
     return report(created.error(), error);
@@ -198,6 +167,20 @@ int yard_comm_create(const yard_comm_options* options, const yard_store* store, 
 
 void yard_comm_free(yard_comm* comm) {
   delete comm;
+}
+
+int yard_comm_sweep(yard_comm* comm, int64_t milliseconds, char** error) {
+  const auto done = comm->own->sweep(std::chrono::milliseconds(milliseconds));
+  return done ? YARD_OK : report(done.error(), error);
+}
+
+char* yard_comm_table(yard_comm* comm) {
+  return copy_of(comm->own->table());
+}
+
+int32_t yard_comm_hosts(const yard_comm* comm) {
+  const std::vector<std::int32_t>& hosts = comm->own->world().host;
+  return static_cast<std::int32_t>(std::set<std::int32_t>(hosts.begin(), hosts.end()).size());
 }
 
 int yard_comm_issue(yard_comm* comm, const yard_operation* operation, yard_work** work,

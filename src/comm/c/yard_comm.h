@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a function here does; compare before anything else. */
-#define YARD_COMM_ABI 1
+#define YARD_COMM_ABI 2
 YARD_API int yard_comm_abi(void);
 
 /* base/result.h's codes, from 1. */
@@ -104,13 +104,23 @@ typedef struct yard_comm_options {
   const char* interface_; /* rendezvous/interfaces.h; null or empty: automatic */
   const char* host;       /* null or empty: what this machine says */
   const char* transports; /* "shm,tcp"; null or empty: both */
-  const char* table;      /* null or empty: the default one */
+  /* Of rank 0, for all. */
+  const char* table;     /* null or empty: the default one */
+  uint64_t mesh_scratch; /* bytes; 0: the table's */
+  uint64_t mesh_sort;
+  int64_t sweep_ms; /* how long to measure a better table first; 0: not at all */
 } yard_comm_options;
 
 /* The store is used during the call only. */
 YARD_API int yard_comm_create(const yard_comm_options* options, const yard_store* store,
                               yard_comm** comm, char** error);
 YARD_API void yard_comm_free(yard_comm* comm);
+
+/* Measures a better table for at most so long, on all ranks together, when nothing is under way. */
+YARD_API int yard_comm_sweep(yard_comm* comm, int64_t milliseconds, char** error);
+/* The table in use, as text; free with yard_free. */
+YARD_API char* yard_comm_table(yard_comm* comm);
+YARD_API int32_t yard_comm_hosts(const yard_comm* comm); /* how many the ranks are on */
 
 typedef struct yard_operation {
   yard_kind kind;
@@ -143,6 +153,59 @@ YARD_API uint64_t yard_work_sequence(const yard_work* work);
 typedef void (*yard_done)(void* context, int code, const char* message);
 YARD_API void yard_work_on_done(yard_work* work, yard_done told, void* context);
 YARD_API void yard_work_free(yard_work* work); /* the operation goes on */
+
+/* An all-reduce of fp32 gradients in fewer bytes, in place, to the average of all ranks:
+ * comm/compress/all_reduce.h. State is the caller's: of this rank and these values, zeros at first;
+ * it stays alive, as the values do, until the work is done. */
+typedef enum yard_codec {
+  YARD_NARROW, /* `dtype`: YARD_F16 or YARD_BF16 */
+  YARD_INT8,   /* `block`, `residual`, `owned` of yard_int8_owned() */
+  YARD_DEEP_GRADIENT, /* `density`, `momentum`, `clip_norm`, `velocity`, `unsent` */
+  YARD_POWER_SGD      /* `matrices`, ascending; what is between them is sent as it is */
+} yard_codec;
+
+typedef struct yard_matrix {
+  size_t offset; /* in the values */
+  uint32_t rows;
+  uint32_t columns;
+  uint32_t rank;
+  float* error; /* rows x columns */
+  float* q;     /* rank x columns, the same random numbers on all ranks at first */
+} yard_matrix;
+
+typedef struct yard_compressed {
+  yard_codec codec;
+  float* values;
+  size_t count;
+  yard_dtype dtype;
+  size_t block;
+  float* residual;
+  float* owned;
+  double density;
+  float momentum;
+  float clip_norm;
+  float* velocity;
+  float* unsent;
+  const yard_matrix* matrices;
+  size_t matrices_size;
+  int64_t timeout_ms; /* 0: the communicator's */
+} yard_compressed;
+
+/* How many values each rank owns, of so many. */
+YARD_API size_t yard_int8_owned(size_t count, int32_t world, size_t block);
+YARD_API int yard_comm_issue_compressed(yard_comm* comm, const yard_compressed* operation,
+                                        yard_work** work, char** error);
+
+/* Many gradients in few all-reduces: comm/fusion/fused_all_reduce.h. The communicator outlives it.
+ */
+typedef struct yard_fusion yard_fusion;
+YARD_API int yard_fusion_create(yard_comm* comm, yard_dtype dtype, yard_reduce reduce,
+                                size_t buffer_bytes, yard_fusion** fusion, char** error);
+/* `told` is called once with the result, when it is in `data`; not after an error of this call. */
+YARD_API int yard_fusion_add(yard_fusion* fusion, void* data, size_t bytes, yard_done told,
+                             void* context, char** error);
+YARD_API int yard_fusion_flush(yard_fusion* fusion, char** error);
+YARD_API void yard_fusion_free(yard_fusion* fusion);
 
 /* Memory that the ranks of the host map; freed by yard_buffer_free, maybe after the communicator.
  */

@@ -70,7 +70,7 @@ float clip_factor(const DeepGradientOptions& options, std::span<const float> gra
 // Momentum correction: what is accumulated is the velocity, not the gradient. The paper's appendix
 // has both forms, for plain and for Nesterov's momentum.
 void accumulate(const DeepGradientOptions& options, std::span<const float> gradient,
-                DeepGradientState& state) {
+                const DeepGradientView& state) {
   const float m = options.momentum;
   const float clip = clip_factor(options, gradient);
   float* u = state.velocity.data();
@@ -114,15 +114,13 @@ std::vector<std::uint32_t> top_k(std::span<const float> values, std::size_t coun
   return chosen;
 }
 
-Sparse compress(const DeepGradientOptions& options, int epoch, std::span<const float> gradient,
-                DeepGradientState& state) {
+Sparse compress(const DeepGradientOptions& options, double density, std::span<const float> gradient,
+                const DeepGradientView& state) {
   const std::size_t count = gradient.size();
-  if (state.velocity.size() != count || state.accumulated.size() != count) {
-    state.velocity.assign(count, 0.0F);
-    state.accumulated.assign(count, 0.0F);
-  }
+  YARD_CHECK(state.velocity.size() == count && state.accumulated.size() == count,
+             "a state for each element");
   accumulate(options, gradient, state);
-  const double wanted = std::ceil(density_in(options, epoch) * static_cast<double>(count));
+  const double wanted = std::ceil(density * static_cast<double>(count));
   Sparse sent{.indices = top_k(state.accumulated, static_cast<std::size_t>(wanted)), .values = {}};
   sent.values.reserve(sent.indices.size());
   for (const std::uint32_t i : sent.indices) {
@@ -131,6 +129,17 @@ Sparse compress(const DeepGradientOptions& options, int epoch, std::span<const f
     state.velocity[i] = options.mask_momentum ? 0.0F : state.velocity[i];
   }
   return sent;
+}
+
+Sparse compress(const DeepGradientOptions& options, int epoch, std::span<const float> gradient,
+                DeepGradientState& state) {
+  const std::size_t count = gradient.size();
+  if (state.velocity.size() != count || state.accumulated.size() != count) {
+    state.velocity.assign(count, 0.0F);
+    state.accumulated.assign(count, 0.0F);
+  }
+  return compress(options, density_in(options, epoch), gradient,
+                  {.velocity = state.velocity, .accumulated = state.accumulated});
 }
 
 void add_to(std::span<float> dense, const Sparse& sparse, float scale) {

@@ -47,6 +47,15 @@ std::vector<std::uint32_t> top_k(std::span<const float> values, std::size_t coun
 Sparse compress(const DeepGradientOptions& options, int epoch, std::span<const float> gradient,
                 DeepGradientState& state);
 
+// The same over a state that lies elsewhere, with the density of now; all three as long as each
+// other.
+struct DeepGradientView {
+  std::span<float> velocity;
+  std::span<float> accumulated;
+};
+Sparse compress(const DeepGradientOptions& options, double density, std::span<const float> gradient,
+                const DeepGradientView& state);
+
 // dense[i] += scale * value, for every element sent.
 void add_to(std::span<float> dense, const Sparse& sparse, float scale);
 

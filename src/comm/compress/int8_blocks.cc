@@ -63,27 +63,51 @@ std::size_t int8_bytes(std::size_t count, std::size_t block) {
   return blocks_of(count, block) * sizeof(float) + count;
 }
 
-void encode_int8(std::span<const float> values, std::size_t block, Residual* residual,
-                 std::span<std::byte> bytes) {
+namespace {
+
+// Blocks of values, each with what `left_of` gives for its position: what was left of them, and
+// where what is left now goes.
+template <typename LeftOf>
+void encode(std::span<const float> values, std::size_t block, std::span<std::byte> bytes,
+            const LeftOf& left_of) {
   const std::size_t count = values.size();
   YARD_CHECK(bytes.size() == int8_bytes(count, block), "a buffer of another size");
   auto* codes =
       reinterpret_cast<std::int8_t*>(bytes.data() + blocks_of(count, block) * sizeof(float));
-  std::vector<float> left(std::min(block, count));
-  if (residual != nullptr && residual->values.size() != count) {
-    residual->values.assign(count, 0.0F);
-  }
   for (std::size_t at = 0, b = 0; at < count; at += block, ++b) {
     const std::size_t length = std::min(block, count - at);
-    const std::span<float> part = residual != nullptr
-                                      ? std::span(residual->values).subspan(at, length)
-                                      : std::span(left).first(length);
+    const std::span<float> part = left_of(at, length);
     for (std::size_t i = 0; i < length; ++i) {
-      part[i] = values[at + i] + (residual != nullptr ? part[i] : 0.0F);
+      part[i] += values[at + i];
     }
     const float scale = encode_block(part, codes + at);
     std::memcpy(bytes.data() + b * sizeof(scale), &scale, sizeof(scale));
   }
+}
+
+}  // namespace
+
+void encode_int8(std::span<const float> values, std::size_t block, std::span<float> residual,
+                 std::span<std::byte> bytes) {
+  YARD_CHECK(residual.size() == values.size(), "a residual for each value");
+  encode(values, block, bytes,
+         [&](std::size_t at, std::size_t length) { return residual.subspan(at, length); });
+}
+
+void encode_int8(std::span<const float> values, std::size_t block, Residual* residual,
+                 std::span<std::byte> bytes) {
+  if (residual != nullptr) {
+    if (residual->values.size() != values.size()) {
+      residual->values.assign(values.size(), 0.0F);
+    }
+    encode_int8(values, block, std::span(residual->values), bytes);
+    return;
+  }
+  std::vector<float> left(std::min(block, values.size()));
+  encode(values, block, bytes, [&](std::size_t, std::size_t length) {
+    std::fill(left.begin(), left.end(), 0.0F);
+    return std::span(left).first(length);
+  });
 }
 
 void decode_int8(std::span<const std::byte> bytes, std::size_t block, Into how,

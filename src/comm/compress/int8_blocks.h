@@ -23,6 +23,10 @@ std::size_t int8_bytes(std::size_t count, std::size_t block);
 void encode_int8(std::span<const float> values, std::size_t block, Residual* residual,
                  std::span<std::byte> bytes);
 
+// The same over a residual that lies elsewhere; as many as `values`.
+void encode_int8(std::span<const float> values, std::size_t block, std::span<float> residual,
+                 std::span<std::byte> bytes);
+
 enum class Into : std::uint8_t { kReplace, kAdd };
 // values = or += what `bytes` say.
 void decode_int8(std::span<const std::byte> bytes, std::size_t block, Into how,

@@ -48,7 +48,7 @@ double exact_dot(std::span<const float> a, std::span<const float> b) {
 
 // Row or factor `k` of a matrix whose lines have `length` elements.
 template <typename Floats>
-auto line(Floats& all, std::size_t k, std::size_t length) {
+auto line(Floats&& all, std::size_t k, std::size_t length) {
   return std::span(all).subspan(k * length, length);
 }
 
@@ -87,6 +87,14 @@ float next_normal(std::mt19937_64& random) {
   return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform()));
 }
 
+PowerSgdView view_of(PowerSgdState& state) {
+  return {.rows = state.rows,
+          .columns = state.columns,
+          .rank = state.rank,
+          .error = state.error,
+          .q = state.q};
+}
+
 }  // namespace
 
 PowerSgdState start_power_sgd(std::uint32_t rows, std::uint32_t columns, std::uint32_t rank,
@@ -103,9 +111,8 @@ PowerSgdState start_power_sgd(std::uint32_t rows, std::uint32_t columns, std::ui
   return state;
 }
 
-std::vector<float> project(PowerSgdState& state, std::span<const float> gradient) {
+void project(const PowerSgdView& state, std::span<const float> gradient, std::span<float> p) {
   YARD_CHECK(gradient.size() == state.error.size(), "a gradient of another shape");
-  std::vector<float> p(std::size_t{state.rank} * state.rows);
   for (std::size_t row = 0; row < state.rows; ++row) {
     const std::span<float> m = line(state.error, row, state.columns);
     add_scaled(m, 1.0F, line(gradient, row, state.columns));
@@ -113,6 +120,11 @@ std::vector<float> project(PowerSgdState& state, std::span<const float> gradient
       p[k * state.rows + row] = dot(m, line(state.q, k, state.columns));
     }
   }
+}
+
+std::vector<float> project(PowerSgdState& state, std::span<const float> gradient) {
+  std::vector<float> p(std::size_t{state.rank} * state.rows);
+  project(view_of(state), gradient, p);
   return p;
 }
 
@@ -135,9 +147,9 @@ void orthogonalize(std::span<float> p, std::uint32_t rank) {
   }
 }
 
-std::vector<float> back_project(PowerSgdState& state, std::span<const float> p) {
+void back_project(const PowerSgdView& state, std::span<const float> p, std::span<float> q) {
   YARD_CHECK(p.size() == std::size_t{state.rank} * state.rows, "factors of another shape");
-  std::vector<float> q(state.q.size());
+  std::fill(q.begin(), q.end(), 0.0F);
   for (std::size_t row = 0; row < state.rows; ++row) {
     for (std::size_t k = 0; k < state.rank; ++k) {
       add_scaled(line(q, k, state.columns), p[k * state.rows + row],
@@ -150,20 +162,31 @@ std::vector<float> back_project(PowerSgdState& state, std::span<const float> p) 
                  line(q, k, state.columns));
     }
   }
+}
+
+std::vector<float> back_project(PowerSgdState& state, std::span<const float> p) {
+  std::vector<float> q(state.q.size());
+  back_project(view_of(state), p, q);
   return q;
 }
 
-std::vector<float> rebuild(PowerSgdState& state, std::span<const float> p,
-                           std::span<const float> q) {
+void rebuild(const PowerSgdView& state, std::span<const float> p, std::span<const float> q,
+             std::span<float> update) {
   YARD_CHECK(q.size() == state.q.size(), "factors of another shape");
-  std::vector<float> update(state.error.size());
+  std::fill(update.begin(), update.end(), 0.0F);
   for (std::size_t row = 0; row < state.rows; ++row) {
     for (std::size_t k = 0; k < state.rank; ++k) {
       add_scaled(line(update, row, state.columns), p[k * state.rows + row],
                  line(q, k, state.columns));
     }
   }
-  state.q.assign(q.begin(), q.end());
+  std::copy(q.begin(), q.end(), state.q.begin());
+}
+
+std::vector<float> rebuild(PowerSgdState& state, std::span<const float> p,
+                           std::span<const float> q) {
+  std::vector<float> update(state.error.size());
+  rebuild(view_of(state), p, q, update);
   return update;
 }
 

@@ -38,6 +38,20 @@ void orthogonalize(std::span<float> p, std::uint32_t rank);
 // Returns Q = M^T P for orthonormal P, and leaves M - P Q^T in state.error.
 std::vector<float> back_project(PowerSgdState& state, std::span<const float> p);
 
+// The same three over a state that lies elsewhere: one matrix's `error` (rows x columns) and `q`
+// (rank x columns).
+struct PowerSgdView {
+  std::uint32_t rows = 0;
+  std::uint32_t columns = 0;
+  std::uint32_t rank = 0;
+  std::span<float> error;
+  std::span<float> q;
+};
+void project(const PowerSgdView& state, std::span<const float> gradient, std::span<float> p);
+void back_project(const PowerSgdView& state, std::span<const float> p, std::span<float> q);
+void rebuild(const PowerSgdView& state, std::span<const float> p, std::span<const float> q,
+             std::span<float> update);
+
 // P Q^T, rows x columns; the averaged Q is what the next step starts from.
 std::vector<float> rebuild(PowerSgdState& state, std::span<const float> p,
                            std::span<const float> q);

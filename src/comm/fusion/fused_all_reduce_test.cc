@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/fusion/fused_all_reduce.h"
+
+#include <latch>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "testing/comm_world.h"
+
+namespace trainyard::comm {
+namespace {
+
+using testing::LocalWorld;
+using testing::make_local_communicators;
+using testing::on_all_ranks;
+using testing::WorldOptions;
+
+using Gradients = std::vector<std::vector<float>>;
+
+// The same sizes on all ranks, values by rank.
+Gradients gradients_of(std::int32_t rank, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  Gradients all(12);
+  for (std::vector<float>& one : all) {
+    one.resize(random() % 3000);
+    for (float& value : one) {
+      value = static_cast<float>((random() + static_cast<unsigned>(rank) * 37) % 64);
+    }
+  }
+  return all;
+}
+
+Gradients average_of(std::int32_t size, std::uint32_t seed) {
+  Gradients sums = gradients_of(0, seed);
+  for (std::int32_t rank = 1; rank < size; ++rank) {
+    const Gradients more = gradients_of(rank, seed);
+    for (std::size_t g = 0; g < sums.size(); ++g) {
+      for (std::size_t i = 0; i < sums[g].size(); ++i) {
+        sums[g][i] += more[g][i];
+      }
+    }
+  }
+  for (std::vector<float>& one : sums) {
+    for (float& value : one) {
+      value *= 1.0F / static_cast<float>(size);
+    }
+  }
+  return sums;
+}
+
+// Adds all, flushes, waits until all were told.
+void reduce(FusedAllReduce& fused, Gradients& gradients) {
+  std::latch open(static_cast<std::ptrdiff_t>(gradients.size()));
+  for (std::vector<float>& one : gradients) {
+    const auto added =
+        fused.add(std::as_writable_bytes(std::span(one)), [&](const Result<void>& done) {
+          EXPECT_TRUE(done) << done.error().message;
+          open.count_down();
+        });
+    ASSERT_TRUE(added) << added.error().message;
+  }
+  ASSERT_TRUE(fused.flush());
+  open.wait();
+}
+
+class FusionTest : public ::testing::TestWithParam<std::vector<std::int32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, FusionTest,
+                         ::testing::Values(std::vector<std::int32_t>{0},
+                                           std::vector<std::int32_t>{0, 0},
+                                           std::vector<std::int32_t>{0, 1},
+                                           std::vector<std::int32_t>{0, 0, 0, 1}));
+
+TEST_P(FusionTest, GivesTheAverageOfEveryGradient) {
+  WorldOptions options;
+  options.host = GetParam();
+  const auto size = static_cast<std::int32_t>(GetParam().size());
+  LocalWorld world = make_local_communicators(size, options);
+  for (const std::size_t buffer_bytes : {std::size_t{4}, std::size_t{5000}, std::size_t{200000}}) {
+    on_all_ranks(world, [&](Communicator& communicator) {
+      FusedAllReduce fused(communicator, {.buffer_bytes = buffer_bytes});
+      for (std::uint32_t step = 0; step < 3; ++step) {
+        Gradients gradients = gradients_of(communicator.rank(), step);
+        reduce(fused, gradients);
+        EXPECT_EQ(gradients, average_of(size, step)) << buffer_bytes;
+      }
+    });
+  }
+}
+
+TEST(Fusion, SendsAFullBufferBeforeTheStepEnds) {
+  LocalWorld world = make_local_communicators(2);
+  on_all_ranks(world, [](Communicator& communicator) {
+    FusedAllReduce fused(communicator, {.buffer_bytes = 400});
+    std::vector<float> first(100, 1.0F);
+    std::vector<float> second(1, 1.0F);
+    std::latch is_back(1);
+    ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(first)),
+                          [&](const Result<void>&) { is_back.count_down(); }));
+    is_back.wait();  // nothing was flushed
+    std::latch rest(1);
+    ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(second)),
+                          [&](const Result<void>&) { rest.count_down(); }));
+    EXPECT_FALSE(rest.try_wait());
+    ASSERT_TRUE(fused.flush());
+    rest.wait();
+  });
+}
+
+TEST(Fusion, UsesItsBuffersAgain) {
+  LocalWorld world = make_local_communicators(2);
+  on_all_ranks(world, [](Communicator& communicator) {
+    FusedAllReduce fused(communicator, {.buffer_bytes = 1 << 20});
+    for (std::uint32_t step = 0; step < 10; ++step) {
+      Gradients gradients = gradients_of(communicator.rank(), step);
+      reduce(fused, gradients);
+    }
+    EXPECT_EQ(fused.buffers_made(), 1U);
+  });
+}
+
+TEST(Fusion, TellsEveryGradientOfAnError) {
+  LocalWorld world = make_local_communicators(2);
+  FusedAllReduce fused(world[0], {.buffer_bytes = 400});
+  std::vector<float> values(1000, 1.0F);
+  std::latch told(1);
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(values)), [&](const Result<void>& done) {
+    EXPECT_EQ(done.error().code, Code::kCancelled);
+    told.count_down();
+  }));
+
+  world[1].abort("enough");
+
+  told.wait();
+  bool is_told = false;
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(values)),
+                        [&](const Result<void>& done) { is_told = !done; }));
+  EXPECT_TRUE(is_told);
+}
+
+TEST(Fusion, RefusesPartsOfElements) {
+  LocalWorld world = make_local_communicators(1);
+  FusedAllReduce fused(world[0], {});
+  std::byte bytes[6] = {};
+  const auto added = fused.add(bytes, [](const Result<void>&) { FAIL(); });
+  EXPECT_EQ(added.error().message, "fused all_reduce: 6 bytes are no whole elements of float32");
+}
+
+}  // namespace
+}  // namespace trainyard::comm
