@@ -53,7 +53,7 @@ def test_no_kill_loses_what_was_told(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("run", range(5))
 def test_no_loss_of_power_loses_what_was_told_in_many_states(tmp_path, run):
-    outcome = run_world(tmp_path, "power", "--states", "60", "--seconds", "12", seconds=900)
+    outcome = run_world(tmp_path, "power", "--states", "46", "--seconds", "12", seconds=900)
     assert outcome["taken_back"] and all(outcome["between"].values()), outcome
 
 
