@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "instance/launch/efa.h"
 #include "instance/launch/request.h"
 
 namespace trainyard::instance {
@@ -114,6 +115,7 @@ Variables platform_defaults(const wire::Assignment& assignment) {
     devices.push_back(std::to_string(i));
   }
   variables["CUDA_VISIBLE_DEVICES"] = join(devices, ",");
+  variables.merge(efa_variables(instance_type(assignment.request)));
   if (assignment.gpus.empty()) {
     variables[kDefaultBackend] = "yard";
   }
