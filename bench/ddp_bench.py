@@ -4,7 +4,7 @@
 ddp-b4t256, ddp-b1t64   DistributedDataParallel; a batch of 4 rows of 256 tokens on each rank, or 1 of 64
 fsdp-b1t64              FSDP2 (fully_shard of each layer and of the whole)
 
-The model is torch_ranks/llama.py, the optimiser AdamW as PyTorch has it. Both backends train in the same two
+The model is torch_ranks/llama.py, the optimiser PyTorch's fused AdamW. Both backends train in the same two
 processes, in turn, from the same weights on the same batches; their losses must be equal to the last bit.
 """
 import torch_world

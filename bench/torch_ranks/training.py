@@ -45,7 +45,7 @@ class Training:
         self.sizes = TINY if args.tiny else SIZES
         torch.manual_seed(7)
         self.model = spread(args.way, Llama(**self.sizes, length=args.length), group)
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
 
     def batch(self):
         """A function of the step and the rank: both backends see the same words."""
