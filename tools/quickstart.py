@@ -29,6 +29,8 @@ DICTIONARY = Path("/usr/share/dictd/gcide.dict.dz")
 GROUP = "/aws/sagemaker/TrainingJobs"  # of logs, and the namespace of metrics
 STEP = re.compile(METRICS["train:step"])
 RESUMED = re.compile(r"resuming at step (\d+)")
+CARRIER = re.compile(r"gradients by (\S+)")
+SCRIPT = "train_yard.py"
 VICTIM = "algo-2"
 
 
@@ -45,6 +47,14 @@ def corpus(given, folder):
     with gzip.open(DICTIONARY) as packed, target.open("wb") as out:
         out.writelines(line for line in packed if not source_mark.match(line.rstrip()))
     return target
+
+
+def require_backend(python):
+    """Stops here, rather than in a job, when jobs would not find the collectives library."""
+    environment = Path(python).parent.parent
+    if not list(environment.glob("lib/python3*/site-packages/trainyard/.installed")):
+        sys.exit(f"{SCRIPT} needs Trainyard's collectives library, which is not in {environment}: "
+                 "make it writable, and run ./yard setup torch")
 
 
 class Curve:
@@ -165,7 +175,7 @@ class Story:
     """What there is to say between the drawings."""
 
     def __init__(self, curve):
-        self.curve, self.said, self.resumed_at = curve, set(), None
+        self.curve, self.said, self.resumed_at, self.carrier = curve, set(), None, None
 
     def say(self, text):
         self.curve.drawn = False  # the next drawing goes below
@@ -181,12 +191,14 @@ class Story:
     def line(self, host, text):
         if resumed := RESUMED.search(text):
             self.resumed_at = int(resumed[1])
+        if carrier := CARRIER.search(text):
+            self.carrier = carrier[1]
         if not STEP.search(text):
             self.say(f"  {host}: {text}")
 
 
 def follow(sagemaker, name, steps, fault):
-    """Shows the job until it ends; gives its last description, its losses and the step of its resumption."""
+    """Shows the job until it ends; gives its last description, its losses, and what the story has told."""
     curve, follower, cloudwatch = Curve(steps), Follower(name), boto3.client("cloudwatch")
     story = Story(curve)
     while True:
@@ -199,7 +211,7 @@ def follow(sagemaker, name, steps, fault):
             count = fault.strike(curve.points[-1][0])
             story.say(f"  Now something breaks: kill -9 of everything on {VICTIM}, {count} processes.")
         if job["TrainingJobStatus"] in ("Completed", "Failed", "Stopped"):
-            return job, curve.points, story.resumed_at
+            return job, curve.points, story
         time.sleep(0.5)
 
 
@@ -213,6 +225,7 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, to sample text")
     args = parser.parse_args()
 
+    require_backend(args.python)
     s3, sagemaker = boto3.client("s3"), boto3.client("sagemaker")
     name = time.strftime("quickstart-%Y%m%d-%H%M%S")
     with tempfile.TemporaryDirectory() as scratch:
@@ -220,13 +233,13 @@ def main():
         print(f"  {text.name}: {text.stat().st_size / 1e6:.1f} MB of text to s3://{BUCKET}/corpus/", flush=True)
         for old in s3.list_objects_v2(Bucket=BUCKET, Prefix="corpus/").get("Contents", []) if exists(s3) else []:
             s3.delete_object(Bucket=BUCKET, Key=old["Key"])
-        uri, source = upload(s3, name, str(text))
+        uri, source = upload(s3, name, str(text), SCRIPT)
         sagemaker.create_training_job(**training_job(
-            name, uri, source, steps=args.steps, checkpoint_every=max(1, args.steps // 4)))
+            name, uri, source, script=SCRIPT, steps=args.steps, checkpoint_every=max(1, args.steps // 4)))
         print(f"  created {name}", flush=True)
         try:
             fault = None if args.calm else Fault(args.home, name, args.steps)
-            job, points, resumed_at = follow(sagemaker, name, args.steps, fault)
+            job, points, story = follow(sagemaker, name, args.steps, fault)
         except KeyboardInterrupt:
             sagemaker.stop_training_job(TrainingJobName=name)
             sys.exit(f"\nstopping {name}; see: trainyard describe {name}")
@@ -246,9 +259,10 @@ def main():
     if fault and fault.killed_at is not None:
         print(f"""
   {VICTIM} was killed at step {fault.killed_at}. The server saw it at once, replaced that instance alone,
-  restored the checkpoint from S3, and attempt 2 went on from step {resumed_at}.""")
+  restored the checkpoint from S3, and attempt 2 went on from step {story.resumed_at}.""")
     print(f"""
-  Loss {points[0][1]:.2f} -> {points[-1][1]:.2f} in {job['TrainingTimeInSeconds']} s of training on two instances. Next:
+  Loss {points[0][1]:.2f} -> {points[-1][1]:.2f} in {job['TrainingTimeInSeconds']} s of training on two instances.
+  The backend that carried the gradients between them, in its own words: {story.carrier}. Next:
     eval "$(./yard env)"                  # any AWS client now talks to this server
     trainyard describe {name}
     aws s3 ls --recursive s3://{BUCKET}/  # or boto3; your own script: see README.md

@@ -16,18 +16,18 @@ ROLE = "arn:aws:iam::123456789012:role/trainyard"
 METRICS = {"train:step": r"step (\d+) loss ", "train:loss": r"step \d+ loss ([0-9.]+|nan|inf)"}
 
 
-def upload(s3, name, text):
+def upload(s3, name, text, script="train.py"):
     """The corpus and the source archive in S3; gives their URIs."""
     s3.create_bucket(Bucket=BUCKET)
     s3.upload_file(text, BUCKET, f"corpus/{Path(text).name}")
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        tar.add(Path(__file__).with_name("train.py"), "train.py")
+        tar.add(Path(__file__).with_name(script), script)
     s3.put_object(Bucket=BUCKET, Key=f"{name}/source/sourcedir.tar.gz", Body=archive.getvalue())
     return f"s3://{BUCKET}/corpus/", f"s3://{BUCKET}/{name}/source/sourcedir.tar.gz"
 
 
-def training_job(name, corpus, source, instances=2, **hyperparameters):
+def training_job(name, corpus, source, instances=2, script="train.py", **hyperparameters):
     """The CreateTrainingJob request: script mode, started as torchrun would."""
     return {
         "TrainingJobName": name,
@@ -37,7 +37,7 @@ def training_job(name, corpus, source, instances=2, **hyperparameters):
             "MetricDefinitions": [{"Name": metric, "Regex": regex} for metric, regex in METRICS.items()]},
         "HyperParameters": {
             "sagemaker_submit_directory": source,
-            "sagemaker_program": "train.py",
+            "sagemaker_program": script,
             "sagemaker_torch_distributed_enabled": "true",
             **{key.replace("_", "-"): str(value) for key, value in hyperparameters.items()},
         },
@@ -46,7 +46,7 @@ def training_job(name, corpus, source, instances=2, **hyperparameters):
             "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": corpus}},
         }],
         "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/output"},
-        # What train.py keeps in /opt/ml/checkpoints, and finds there when it has to start again.
+        # What the script keeps in /opt/ml/checkpoints, and finds there when it has to start again.
         "CheckpointConfig": {"S3Uri": f"s3://{BUCKET}/{name}/checkpoints"},
         "ResourceConfig": {"InstanceType": "ml.c5.xlarge", "InstanceCount": instances, "VolumeSizeInGB": 30},
         "StoppingCondition": {"MaxRuntimeInSeconds": 3600},

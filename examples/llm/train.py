@@ -162,12 +162,13 @@ def main():
     if checkpoint:
         model.load_state_dict(checkpoint["model"])
         optimizer.load_state_dict(checkpoint["optimizer"])
+    ddp = DistributedDataParallel(model)
     if rank == 0:
         size = sum(p.numel() for p in model.parameters()) / 1e6
+        carrier = ddp.process_group._get_backend(torch.device("cpu")).name()
         print(f"{'resuming at step ' + str(first) if first else 'starting'}: {size:.1f} M parameters,"
-              f" {world} ranks, {world * len(tokens):,} tokens of text", flush=True)
+              f" {world} ranks, {world * len(tokens):,} tokens of text, gradients by {carrier}", flush=True)
 
-    ddp = DistributedDataParallel(model)
     since = time.monotonic()
     for step in range(first, args.steps):
         inputs, targets = batch_of(tokens, args, step, rank)
