@@ -218,7 +218,8 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
 }
 
 // What goes into a message is read by another core next, and the transport knows how far that is.
-// Results that only memory gets leave the caches alone when the operation is larger than they are.
+// Results that only memory gets leave the caches alone when the operation is larger than they are;
+// what is sent from where it lies is read again at once.
 Executor::Stores Executor::stores_for(const Step& step, const Piece& piece,
                                       const Move& move) const {
   const bool is_message = move.slot.data() != nullptr;
@@ -228,7 +229,7 @@ Executor::Stores Executor::stores_for(const Step& step, const Piece& piece,
     return leaves_caches ? Store::kNonTemporal : Store::kCached;
   };
   return {.for_others = store(is_far || (is_streaming_ && !is_message)),
-          .own = store(is_streaming_)};
+          .own = store(is_streaming_ && !move.stays)};
 }
 
 bool Executor::send(const Step& step, const Piece& piece, const Move& move) {
