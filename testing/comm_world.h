@@ -20,6 +20,7 @@
 #include "comm/run/parts.h"
 #include "comm/schedule/choose.h"
 #include "comm/transport/shm/shm_transport.h"
+#include "testing/fabric_ranks.h"
 #include "testing/memory_transport.h"
 
 namespace trainyard::testing {
@@ -162,6 +163,31 @@ inline LocalWorld make_shared_memory_communicators(std::int32_t size,
     all.push_back(std::move(parts));
   }
   for (comm::Communicator::Parts& parts : all) {
+    world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
+  }
+  return world;
+}
+
+// Over libfabric, by a provider that needs no hardware.
+inline LocalWorld make_fabric_communicators(const std::string& provider, std::int32_t size,
+                                            const WorldOptions& options = {}) {
+  LocalWorld world{.network = nullptr, .hub = std::make_shared<FaultHub>(), .ranks = {}};
+  const comm::FabricProvider found = find_fabric_provider(provider);
+  auto collectives = open_fabric_endpoints(found, size);
+  auto point_to_point = open_fabric_endpoints(found, size);
+  std::vector<std::string> names;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    names.push_back("rank " + std::to_string(rank));
+  }
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    comm::Communicator::Parts parts = common_parts(options, rank, size, world.hub);
+    const comm::FabricOptions fabric{.rank = rank, .secret = kFabricSecret, .names = names};
+    parts.collectives = std::make_unique<comm::FabricTransport>(
+        fabric, std::move(collectives[index]), *parts.fault);
+    parts.point_to_point = std::make_unique<comm::FabricTransport>(
+        fabric, std::move(point_to_point[index]), *parts.fault);
+    parts.memory = leaving(world.hub, parts.fault.get(), 0);
     world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
   }
   return world;

@@ -17,6 +17,8 @@
 #include "comm/rendezvous/interfaces.h"
 #include "comm/rendezvous/join.h"
 #include "comm/run/parts.h"
+#include "comm/transport/fabric/fabric_transport.h"
+#include "comm/transport/fabric/introduce.h"
 #include "comm/transport/router.h"
 #include "comm/transport/shm/heap.h"
 #include "comm/transport/shm/shm_transport.h"
@@ -105,7 +107,15 @@ Result<std::vector<Fd>> make_segments(std::int32_t local_size) {
   return fds;
 }
 
-// What rank 0 gives to all: how long to sweep, then the table.
+// TRAINYARD_COMM_FABRIC: libfabric's provider between hosts, where the options name none.
+std::string fabric_of(const CommunicatorOptions& options) {
+  const char* provider = std::getenv("TRAINYARD_COMM_FABRIC");
+  const std::string chosen =
+      options.fabric.empty() && provider != nullptr ? provider : options.fabric;
+  return std::string(trim(chosen.substr(0, chosen.find('\n'))));
+}
+
+// What rank 0 gives to all: the provider of libfabric, how long to sweep, then the table.
 std::string settings_of(const CommunicatorOptions& options) {
   std::string table = options.table.empty() ? to_string(default_choices()) : options.table;
   if (options.mesh_scratch != 0 || options.mesh_sort != 0) {
@@ -114,29 +124,38 @@ std::string settings_of(const CommunicatorOptions& options) {
                          options.mesh_scratch != 0 ? options.mesh_scratch : usual.scratch,
                          options.mesh_sort != 0 ? options.mesh_sort : usual.sort);
   }
-  return fmt::format("sweep {}\n{}", options.sweep.count(), table);
+  return fmt::format("fabric {}\nsweep {}\n{}", fabric_of(options), options.sweep.count(), table);
 }
 
 struct Given {
+  std::string_view fabric;  // empty: TCP between hosts
   std::chrono::milliseconds sweep = {};
   std::string_view table;
 };
 
-Result<Given> given_by(std::string_view settings) {
-  constexpr std::string_view kSweep = "sweep ";
-  const std::size_t end = settings.find('\n');
-  if (!settings.starts_with(kSweep) || end == std::string_view::npos) {
+// What follows `word` in the first line of `text`, which is taken off.
+Result<std::string_view> take_line(std::string_view& text, std::string_view word) {
+  const std::size_t end = text.find('\n');
+  if (!text.starts_with(word) || end == std::string_view::npos) {
     return Error{Code::kCorrupt, "rank 0 gave settings that this version cannot read"};
   }
-  YARD_TRY(const std::int64_t sweep,
-           parse_int(settings.substr(kSweep.size(), end - kSweep.size())));
-  return Given{.sweep = std::chrono::milliseconds(sweep), .table = settings.substr(end + 1)};
+  const std::string_view value = text.substr(word.size(), end - word.size());
+  text.remove_prefix(end + 1);
+  return value;
+}
+
+Result<Given> given_by(std::string_view settings) {
+  YARD_TRY(const std::string_view fabric, take_line(settings, "fabric "));
+  YARD_TRY(const std::string_view time, take_line(settings, "sweep "));
+  YARD_TRY(const std::int64_t sweep, parse_int(time));
+  return Given{.fabric = fabric, .sweep = std::chrono::milliseconds(sweep), .table = settings};
 }
 
 class Assembly {
  public:
-  Assembly(const CommunicatorOptions& options, Joined joined)
+  Assembly(const CommunicatorOptions& options, Joined joined, RendezvousStore& store)
       : options_(options),
+        store_(store),
         joined_(std::move(joined)),
         rank_(static_cast<std::size_t>(options.rank)) {
     parts_.fault = std::make_unique<Fault>();
@@ -152,16 +171,21 @@ class Assembly {
   Result<std::unique_ptr<Transport>> make_transport(std::uint32_t channel);
   Result<std::unique_ptr<Transport>> make_near(std::uint32_t channel);
   std::unique_ptr<Transport> make_far(std::uint32_t channel);
+  std::unique_ptr<Transport> make_fabric(std::uint32_t channel);
+  std::vector<std::string> names() const;
   Result<void> make_recorders();
   std::shared_ptr<WatchedBoard> make_board();
 
   const CommunicatorOptions& options_;
+  RendezvousStore& store_;
   Joined joined_;
   std::size_t rank_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   Communicator::Parts parts_;
   std::shared_ptr<Slot> slot_ = std::make_shared<Slot>();
-  std::vector<ShmTransport*> near_;  // to calibrate
+  std::vector<ShmTransport*> near_;                         // to calibrate
+  std::vector<std::unique_ptr<FabricEndpoint>> endpoints_;  // by channel; none: TCP between hosts
+  std::vector<FabricTransport*> fabric_;                    // to forget the names of
 };
 
 Result<std::unique_ptr<Transport>> Assembly::make_near(std::uint32_t channel) {
@@ -192,10 +216,24 @@ std::unique_ptr<Transport> Assembly::make_far(std::uint32_t channel) {
         {.port = one.port,
          .addresses = own ? order_to_try(one.addresses, *own, everyones) : one.addresses});
   }
-  for (const Member& member : joined_.members) {
-    options.names.push_back(describe(member));
-  }
+  options.names = names();
   return std::make_unique<TcpTransport>(std::move(options), *memory_->acceptor, *parts_.fault);
+}
+
+std::unique_ptr<Transport> Assembly::make_fabric(std::uint32_t channel) {
+  auto transport = std::make_unique<FabricTransport>(
+      FabricOptions{.rank = options_.rank, .secret = joined_.secret, .names = names()},
+      std::move(endpoints_[channel]), *parts_.fault);
+  fabric_.push_back(transport.get());
+  return transport;
+}
+
+std::vector<std::string> Assembly::names() const {
+  std::vector<std::string> names;
+  for (const Member& member : joined_.members) {
+    names.push_back(describe(member));
+  }
+  return names;
 }
 
 Result<std::unique_ptr<Transport>> Assembly::make_transport(std::uint32_t channel) {
@@ -207,7 +245,7 @@ Result<std::unique_ptr<Transport>> Assembly::make_transport(std::uint32_t channe
     YARD_TRY(near, make_near(channel));
   }
   if (has_far) {
-    far = make_far(channel);
+    far = endpoints_.empty() ? make_far(channel) : make_fabric(channel);
   }
   if (!has_near) {
     return far;
@@ -278,14 +316,21 @@ Result<std::shared_ptr<std::byte[]>> allocate(std::size_t bytes,
 }
 
 Result<std::unique_ptr<Communicator>> Assembly::run() {
-  if (joined_.data.fd.is_open()) {
+  YARD_TRY(const Given given, given_by(joined_.settings));
+  if (joined_.data.fd.is_open() && given.fabric.empty()) {
     memory_->acceptor =
         std::make_unique<Acceptor>(std::move(joined_.data), joined_.secret, options_.rank);
+  } else if (joined_.data.fd.is_open()) {
+    YARD_TRY(endpoints_, open_endpoints({.name = options_.name,
+                                         .rank = options_.rank,
+                                         .provider = std::string(given.fabric),
+                                         .channels = kChannels,
+                                         .time = options_.join_timeout},
+                                        joined_, store_));
   }
   parts_.name = options_.name;
   parts_.timeout = options_.timeout;
   parts_.world = {.rank = options_.rank, .size = options_.size, .host = joined_.hosts.of_rank};
-  YARD_TRY(const Given given, given_by(joined_.settings));
   YARD_TRY(parts_.choices, parse_choices(given.table));
   YARD_TRY(make_recorders());
   YARD_TRY(parts_.collectives, make_transport(0));
@@ -296,6 +341,9 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
       .max_message = least[0], .room = least[1], .message_cost = Transport::kMessageCost};
   for (ShmTransport* near : near_) {
     near->calibrate(kCalibration);
+  }
+  for (FabricTransport* fabric : fabric_) {
+    fabric->forget_names();
   }
   const bool is_one_host = joined_.hosts.ranks.size() == 1;
   const auto board = make_board();
@@ -329,11 +377,16 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
     own.host = fmt::format("rank {}", own.rank);  // everyone on a host of its own
   }
   YARD_TRY(Joined joined, join(own, store, make_segments, settings_of(own)));
-  if (joined.hosts.ranks.size() > 1 && !allows(own, "tcp")) {
+  YARD_TRY(const Given given, given_by(joined.settings));
+  if (joined.hosts.ranks.size() > 1 && !allows(own, given.fabric.empty() ? "tcp" : "fabric")) {
     return Error{Code::kInvalidArgument,
-                 "the ranks are on several hosts, and TCP is not among the transports allowed"};
+                 given.fabric.empty()
+                     ? "the ranks are on several hosts, and TCP is not among the transports "
+                       "allowed, and no provider of libfabric is named (TRAINYARD_COMM_FABRIC)"
+                     : "the ranks are on several hosts, rank 0 names a provider of libfabric, and "
+                       "\"fabric\" is not among the transports allowed"};
   }
-  return Assembly(own, std::move(joined)).run();
+  return Assembly(own, std::move(joined), store).run();
 }
 
 }  // namespace trainyard::comm

@@ -85,7 +85,10 @@ struct CommunicatorOptions {
   // Instead of what this machine says of itself: ranks that give the same share memory. For trials
   // of several hosts on one machine.
   std::string host;
-  std::vector<std::string> transports;  // "shm", "tcp": allowed ones; empty: both
+  std::vector<std::string> transports;  // "shm", "tcp", "fabric": allowed ones; empty: all
+  // Of rank 0, for all: a provider of libfabric, to be used between hosts instead of TCP
+  // ("tcp;ofi_rxm", "efa", ...; empty: TRAINYARD_COMM_FABRIC, or else TCP).
+  std::string fabric;
   // Of rank 0, for all: the table of choices (schedule/choose.h; empty: the default one), the
   // mesh's buffers in bytes (0: the table's), and for how long to measure a better table before
   // create() returns (0: not at all).

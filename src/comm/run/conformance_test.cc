@@ -16,11 +16,12 @@ namespace trainyard::comm {
 namespace {
 
 using testing::LocalWorld;
+using testing::make_fabric_communicators;
 using testing::make_local_communicators;
 using testing::make_shared_memory_communicators;
 using testing::WorldOptions;
 
-enum class Over { kCopies, kInPlace, kLate, kShared };
+enum class Over { kCopies, kInPlace, kLate, kShared, kFabricTcp, kFabricShm };
 
 struct Setup {
   std::int32_t size;
@@ -29,7 +30,7 @@ struct Setup {
 };
 
 std::string name_of_setup(const ::testing::TestParamInfo<Setup>& info) {
-  const char* over[] = {"copies", "in_place", "late", "shared_memory"};
+  const char* over[] = {"copies", "in_place", "late", "shared_memory", "fabric_tcp", "fabric_shm"};
   return fmt::format("{}_of_{}_by_{}", name_of(info.param.algorithm), info.param.size,
                      over[static_cast<int>(info.param.over)]);
 }
@@ -47,7 +48,13 @@ bool may_be_uneven(OpKind kind) {
   return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather || kind == OpKind::kAllToAll;
 }
 
-// Each kind with each dtype and reduction; sizes, roots and forms take turns.
+// Whose ranks map no memory of each other's.
+bool is_fabric(Over over) {
+  return over == Over::kFabricTcp || over == Over::kFabricShm;
+}
+
+// Each kind with each dtype and reduction; sizes, roots and forms take turns. Over libfabric a
+// third of them in each world, another one in the next.
 std::vector<Trial> trials(const Setup& setup, const World& world) {
   const auto n = static_cast<std::uint64_t>(setup.size);
   const std::uint64_t sizes[] = {0, 1, n - 1, n, n + 1, 37, 1500};
@@ -68,10 +75,13 @@ std::vector<Trial> trials(const Setup& setup, const World& world) {
                        .root = static_cast<std::int32_t>(turn % n),
                        .in_place = turn % 2 == 0 && kind != OpKind::kAllToAll,
                        .uneven = turn % 3 == 0 && may_be_uneven(kind),
-                       .registered = turn % 4 < 2,
+                       .registered = turn % 4 < 2 && !is_fabric(setup.over),
                        .seed = turn});
       }
     }
+  }
+  if (is_fabric(setup.over)) {
+    std::erase_if(all, [&](const Trial& one) { return (one.seed + n) % 3 != 0; });
   }
   return all;
 }
@@ -111,8 +121,16 @@ LocalWorld world_of(const Setup& setup) {
   options.memory.stays_in_place = setup.over == Over::kInPlace;
   options.memory.places = setup.over == Over::kInPlace;
   options.memory.delay_seed = setup.over == Over::kLate ? 7 : 0;
-  return setup.over == Over::kShared ? make_shared_memory_communicators(setup.size, options)
-                                     : make_local_communicators(setup.size, options);
+  switch (setup.over) {
+    case Over::kShared:
+      return make_shared_memory_communicators(setup.size, options);
+    case Over::kFabricTcp:
+      return make_fabric_communicators("tcp;ofi_rxm", setup.size, options);
+    case Over::kFabricShm:
+      return make_fabric_communicators("shm", setup.size, options);
+    default:
+      return make_local_communicators(setup.size, options);
+  }
 }
 
 // What went wrong, on any rank.
@@ -184,7 +202,8 @@ std::vector<Setup> setups(std::initializer_list<Over> overs) {
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance,
                          ::testing::ValuesIn(setups({Over::kCopies, Over::kInPlace, Over::kLate,
-                                                     Over::kShared})),
+                                                     Over::kShared, Over::kFabricTcp,
+                                                     Over::kFabricShm})),
                          name_of_setup);
 INSTANTIATE_TEST_SUITE_P(All, Room, ::testing::ValuesIn(setups({Over::kCopies})), name_of_setup);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How bytes travel between the ranks of one communicator: ordered messages between each pair, no
-// more. Implementations: shm/ (ranks on one host), tcp/ (any), ofi/ (libfabric). router.h joins
+// more. Implementations: shm/ (ranks on one host), tcp/ (any), fabric/ (libfabric). router.h joins
 // them, by peer. One thread at a time uses a Transport: the one that runs an operation.
 //
 // Nothing blocks here. The executor asks again after `wait()`, which it calls with its patience;

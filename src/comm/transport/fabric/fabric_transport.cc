@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/fabric/fabric_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include "comm/transport/fabric/tag.h"
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// With the header just below what ofi_rxm sends without asking the receiver, so that a sender that
+// has sent may leave.
+constexpr std::size_t kMaxMessage = (std::size_t{128} << 10) - 4096;
+constexpr std::uint64_t kLeastStep = 16;
+constexpr std::size_t kReceivesAhead = 2;  // to each peer
+constexpr int kLooks = 20;                 // of a caller who spins, before it sleeps
+// The watchdog sees the same death on its own connection, and says more.
+constexpr milliseconds kLetOthersExplain{1200};
+constexpr milliseconds kLookAtBroken{50};
+constexpr std::chrono::seconds kLastMessages{5};
+
+}  // namespace
+
+FabricTransport::FabricTransport(FabricOptions options, std::unique_ptr<FabricEndpoint> endpoint,
+                                 Fault& fault)
+    : options_(std::move(options)),
+      fault_(fault),
+      endpoint_(std::move(endpoint)),
+      max_message_(std::min(kMaxMessage, endpoint_->max_message() - kHeaderBytes)),
+      world_(world_of_tag(options_.secret)),
+      step_(std::max<std::uint64_t>(kLeastStep, 4 * options_.names.size())),
+      outgoing_(*endpoint_, max_message_),
+      incoming_(*endpoint_, max_message_),
+      peers_(options_.names.size()),
+      news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (Peer& peer : peers_) {
+    // Twice a step: what was released and is not yet told of leaves a whole one.
+    peer.granted = 2 * step_;
+  }
+}
+
+// What was published has its way to the provider first: others may still need it. Then the endpoint
+// ends, before the memory that it works with.
+FabricTransport::~FabricTransport() {
+  is_ending_ = true;
+  const auto end = steady_clock::now() + kLastMessages;
+  while (!flush() && !fault_.is_raised() && steady_clock::now() < end) {
+    wait(Patience::kSleep, milliseconds(10));
+  }
+  endpoint_.reset();
+}
+
+FabricTransport::Request* FabricTransport::make_request(Use use, std::int32_t rank,
+                                                        BufferPool::Lease buffer) {
+  if (free_requests_.empty()) {
+    free_requests_.push_back(&requests_.emplace_back());
+  }
+  Request* request = free_requests_.back();
+  free_requests_.pop_back();
+  request->use = use;
+  request->peer = rank;
+  request->is_complete = false;
+  request->buffer = std::move(buffer);
+  return request;
+}
+
+void FabricTransport::end(Request* request) {
+  request->buffer.reset();
+  free_requests_.push_back(request);
+}
+
+std::span<std::byte> FabricTransport::try_reserve(std::span<const std::int32_t>,
+                                                  std::size_t bytes) {
+  if (outgoing_.in_use() + bytes + kMessageCost > room()) {
+    flush();
+    if (outgoing_.in_use() + bytes + kMessageCost > room()) {
+      return {};
+    }
+  }
+  auto taken = outgoing_.take(bytes);
+  if (!taken) {
+    fault_.raise(taken.error());
+    return {};
+  }
+  reserved_ = std::move(*taken);
+  reserved_bytes_ = bytes;
+  return reserved_->payload(bytes);
+}
+
+void FabricTransport::publish(std::span<const std::int32_t> peers, const Label& label) {
+  const auto header = encode({.label = label, .bytes = reserved_bytes_});
+  std::ranges::copy(header, reserved_->header().begin());
+  for (const std::int32_t rank : peers) {
+    peer_of(rank).queue.push_back({reserved_, reserved_bytes_});
+    pump(rank);
+  }
+  reserved_.reset();
+}
+
+void FabricTransport::pump(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  while (!peer.queue.empty() && peer.sent < peer.granted && !peer.has_lost && !fault_.is_raised()) {
+    const Outgoing& next = peer.queue.front();
+    Request* request = make_request(Use::kSend, rank, next.buffer);
+    const auto tag = tag_of(world_, TagKind::kMessage, options_.rank, peer.sent);
+    const auto taken = endpoint_->try_send(rank, tag, next.buffer->message(next.payload), *request);
+    if (!taken || !*taken) {
+      end(request);
+      if (!taken) {
+        peer.has_lost = true;
+        note_broken(rank, taken.error().message);
+      }
+      break;
+    }
+    ++peer.sent;
+    ++peer.under_way;
+    peer.queue.pop_front();
+  }
+  if (peer.sent > 0 && !peer.waits_for_credit) {
+    await_credit(rank);
+  }
+}
+
+void FabricTransport::await_credit(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  Request* request = make_request(Use::kCreditReceive, rank);
+  const auto tag = tag_of(world_, TagKind::kCredit, rank, peer.grants);
+  const auto posted = endpoint_->try_receive(tag, {}, *request);
+  peer.waits_for_credit = posted && *posted;
+  if (!peer.waits_for_credit) {
+    end(request);
+  }
+}
+
+// To a peer that has gone they need not come, nor from one that goes.
+void FabricTransport::send_credits(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  while (peer.owed > 0 && peer.broken.empty() && !is_ending_) {
+    Request* request = make_request(Use::kCreditSend, rank);
+    const auto tag = tag_of(world_, TagKind::kCredit, options_.rank, peer.credits);
+    const auto taken = endpoint_->try_send(rank, tag, {}, *request);
+    if (!taken || !*taken) {
+      end(request);
+      return;
+    }
+    ++peer.credits;
+    --peer.owed;
+  }
+}
+
+void FabricTransport::pump_all() {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if (!peer.queue.empty() || (peer.sent > 0 && !peer.waits_for_credit)) {
+      pump(static_cast<std::int32_t>(rank));
+    }
+    if (peer.owed > 0) {
+      send_credits(static_cast<std::int32_t>(rank));
+    }
+  }
+}
+
+void FabricTransport::post_receives(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  while (peer.in.size() < kReceivesAhead) {
+    auto buffer = incoming_.take(max_message_);
+    if (!buffer) {
+      fault_.raise(buffer.error());
+      return;
+    }
+    const FabricMemory memory = (*buffer)->message(max_message_);
+    Request* request = make_request(Use::kReceive, rank, std::move(*buffer));
+    const auto tag = tag_of(world_, TagKind::kMessage, rank, peer.posted);
+    const auto posted = endpoint_->try_receive(tag, memory, *request);
+    if (!posted || !*posted) {
+      end(request);
+      if (!posted) {
+        note_broken(rank, posted.error().message);
+      }
+      return;
+    }
+    ++peer.posted;
+    peer.in.push_back(request);
+  }
+}
+
+// Whether the next message of the peer is there; looks at it before anyone uses it.
+bool FabricTransport::look(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  if (peer.in.empty() || !peer.in.front()->is_complete || fault_.is_raised()) {
+    return false;
+  }
+  const Request& request = *peer.in.front();
+  const auto header = decode_header(request.buffer->header());
+  if (request.bytes < kHeaderBytes || !header || header->bytes != request.bytes - kHeaderBytes) {
+    fault_.raise(
+        {Code::kCorrupt, fmt::format("what came over libfabric in the name of {} is no message",
+                                     options_.names[static_cast<std::size_t>(rank)])});
+    return false;
+  }
+  peer.inbound = {.label = header->label, .bytes = request.buffer->payload(header->bytes)};
+  peer.has_inbound = true;
+  return true;
+}
+
+const Inbound* FabricTransport::try_receive(std::int32_t rank, std::span<std::byte>) {
+  Peer& peer = peer_of(rank);
+  if (peer.has_inbound) {
+    return &peer.inbound;
+  }
+  post_receives(rank);
+  if (look(rank) || (progress() && look(rank))) {
+    return &peer.inbound;
+  }
+  if (std::ranges::find(watched_, rank) == watched_.end()) {
+    watched_.push_back(rank);
+  }
+  return nullptr;
+}
+
+void FabricTransport::release(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  end(peer.in.front());
+  peer.in.pop_front();
+  peer.has_inbound = false;
+  post_receives(rank);
+  if (++peer.released == step_) {
+    peer.released = 0;
+    ++peer.owed;
+    send_credits(rank);
+  }
+}
+
+bool FabricTransport::progress() {
+  completions_.clear();
+  const Result<void> status = endpoint_->poll(completions_);
+  for (const Completion& one : completions_) {
+    complete(one);
+  }
+  if (!status) {
+    fault_.raise(status.error());
+  }
+  return !completions_.empty();
+}
+
+void FabricTransport::complete(const Completion& completion) {
+  auto* request = static_cast<Request*>(completion.request);
+  if (request == nullptr) {
+    return;
+  }
+  Peer& peer = peer_of(request->peer);
+  if (!completion.error.empty()) {
+    note_broken(request->peer, completion.error);
+  }
+  switch (request->use) {
+    case Use::kReceive:  // stays the first of its peer, and is never complete after an error
+      request->is_complete = completion.error.empty();
+      request->bytes = completion.bytes;
+      return;
+    case Use::kSend:
+      --peer.under_way;
+      peer.has_lost = peer.has_lost || !completion.error.empty();
+      break;
+    case Use::kCreditReceive:
+      peer.waits_for_credit = false;
+      peer.granted += step_;
+      ++peer.grants;
+      break;
+    case Use::kCreditSend:
+      break;
+  }
+  end(request);
+}
+
+// After a fault nothing goes out. Credits count for nothing: who has left does not need them.
+bool FabricTransport::flush() {
+  if (fault_.is_raised()) {
+    return true;
+  }
+  pump_all();
+  if (progress()) {
+    pump_all();
+  }
+  return std::ranges::all_of(peers_, [](const Peer& peer) {
+    return peer.queue.empty() && peer.under_way == 0 && !peer.has_lost;
+  });
+}
+
+void FabricTransport::note_broken(std::int32_t rank, const std::string& why) {
+  Peer& peer = peer_of(rank);
+  if (peer.broken.empty()) {
+    peer.broken = why;
+    peer.broken_at = steady_clock::now();
+  }
+}
+
+// Only what is still needed: a peer that has left in order may be out of reach.
+void FabricTransport::raise_broken() {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if (peer.broken.empty() || steady_clock::now() < peer.broken_at + kLetOthersExplain) {
+      continue;
+    }
+    const bool is_needed =
+        std::ranges::find(watched_, static_cast<std::int32_t>(rank)) != watched_.end() ||
+        !peer.queue.empty() || peer.under_way > 0 || peer.has_lost;
+    if (is_needed) {
+      fault_.raise({Code::kUnavailable, fmt::format("libfabric does not reach {} any more: {}",
+                                                    options_.names[rank], peer.broken)});
+    }
+  }
+}
+
+void FabricTransport::wait(Patience patience, microseconds limit) {
+  pump_all();
+  bool has_moved = progress();
+  for (int look = 0; patience == Patience::kSpin && look < kLooks && !has_moved; ++look) {
+    ::sched_yield();
+    has_moved = progress();
+  }
+  const bool is_broken =
+      std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.broken.empty(); });
+  if (!has_moved) {
+    endpoint_->wait(news_.get(), is_broken ? std::min<microseconds>(limit, kLookAtBroken) : limit);
+    // Read here only: a wake-up that came before this wait must end it.
+    eventfd_t drained = 0;
+    ::eventfd_read(news_.get(), &drained);
+    has_moved = progress();
+  }
+  if (has_moved) {
+    pump_all();
+  }
+  if (is_broken) {
+    raise_broken();
+  }
+  watched_.clear();
+}
+
+void FabricTransport::wake() {
+  ::eventfd_write(news_.get(), 1);
+}
+
+}  // namespace trainyard::comm

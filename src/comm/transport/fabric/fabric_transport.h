@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages between ranks over libfabric. A payload is combined straight out of a buffer that came
+// and straight into one that goes (pool.h): memory of the user's is neither lent to a provider nor
+// written by it, so that nothing of it is in use once an operation has failed. Each receiver grants
+// each sender a window of messages, and opens it again as it releases them; beyond that they wait
+// at the sender. What is granted may lie at the receiver before it is asked for.
+//
+// A peer that cannot be reached is a fault; it waits a moment before it raises it, so that the
+// watchdog, which knows why, comes first. A dead peer may show in nothing else than silence: the
+// watchdog and the time-out of the operation end that.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "comm/health/fault.h"
+#include "comm/transport/fabric/endpoint.h"
+#include "comm/transport/fabric/pool.h"
+#include "comm/transport/transport.h"
+
+namespace trainyard::comm {
+
+struct FabricOptions {
+  std::int32_t rank = 0;
+  std::string secret;              // of this world
+  std::vector<std::string> names;  // by rank, for errors: "rank 3 (pid 12 on algo-2)"
+};
+
+class FabricTransport final : public Transport {
+ public:
+  // `endpoint` knows all peers; `fault` outlives it.
+  FabricTransport(FabricOptions options, std::unique_ptr<FabricEndpoint> endpoint, Fault& fault);
+  ~FabricTransport() override;
+
+  std::size_t max_message() const override { return max_message_; }
+  std::size_t room() const override { return kBuffers * (max_message_ + kMessageCost); }
+  std::span<std::byte> try_reserve(std::span<const std::int32_t> peers, std::size_t bytes) override;
+  void publish(std::span<const std::int32_t> peers, const Label& label) override;
+  bool can_send_in_place(std::span<const std::int32_t>, std::span<const std::byte>) const override {
+    return false;
+  }
+  bool try_send_in_place(std::span<const std::int32_t>, const Label&, std::span<const std::byte>,
+                         Ticket*) override {
+    return false;
+  }
+  bool is_sent(Ticket) override { return true; }
+  const Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override;
+  void release(std::int32_t peer) override;
+  void wait(Patience patience, std::chrono::microseconds limit) override;
+  void wake() override;
+  bool flush() override;
+  Window window_of(std::span<const std::byte>) const override { return {}; }
+  std::byte* map(std::int32_t, Window) override { return nullptr; }
+  bool prefers_non_temporal(std::size_t) const override { return false; }
+
+  // All ranks know each other's endpoints.
+  void forget_names() { endpoint_->forget_names(); }
+
+ private:
+  static constexpr std::size_t kBuffers = 64;  // of the longest messages
+  enum class Use : std::uint8_t { kSend, kReceive, kCreditSend, kCreditReceive };
+
+  struct Request : FabricRequest {  // so that a completion leads back to it
+    Use use = Use::kSend;
+    std::int32_t peer = 0;
+    bool is_complete = false;
+    std::size_t bytes = 0;  // header and payload, of a receive
+    BufferPool::Lease buffer;
+  };
+  struct Outgoing {
+    BufferPool::Lease buffer;
+    std::size_t payload = 0;
+  };
+  struct Peer {
+    // What waits for room in the peer's window, or for the provider.
+    std::deque<Outgoing> queue;
+    std::uint64_t sent = 0;
+    std::uint64_t granted = 0;
+    std::uint64_t grants = 0;  // credits that came
+    bool waits_for_credit = false;
+    std::size_t under_way = 0;  // messages that the provider has
+
+    std::deque<Request*> in;  // receives, in the order of their messages
+    std::uint64_t posted = 0;
+    std::uint64_t released = 0;  // since the last credit
+    std::uint64_t owed = 0;      // credits that the provider has not taken yet
+    std::uint64_t credits = 0;   // that it has
+    Inbound inbound;
+    bool has_inbound = false;
+
+    std::chrono::steady_clock::time_point broken_at;
+    std::string broken;     // why
+    bool has_lost = false;  // a message to it
+  };
+
+  Peer& peer_of(std::int32_t rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  Request* make_request(Use use, std::int32_t rank, BufferPool::Lease buffer = nullptr);
+  void end(Request* request);
+  void pump(std::int32_t rank);
+  void pump_all();
+  void send_credits(std::int32_t rank);
+  void await_credit(std::int32_t rank);
+  void post_receives(std::int32_t rank);
+  bool look(std::int32_t rank);
+  bool progress();
+  void complete(const Completion& completion);
+  void note_broken(std::int32_t rank, const std::string& why);
+  void raise_broken();
+
+  FabricOptions options_;
+  Fault& fault_;
+  std::unique_ptr<FabricEndpoint> endpoint_;
+  std::size_t max_message_;
+  std::uint64_t world_;
+  std::uint64_t step_;  // messages to a credit
+  BufferPool outgoing_;
+  BufferPool incoming_;
+  std::deque<Request> requests_;
+  std::vector<Request*> free_requests_;
+  BufferPool::Lease reserved_;
+  std::size_t reserved_bytes_ = 0;
+  std::vector<Peer> peers_;
+  std::vector<Completion> completions_;
+  std::vector<std::int32_t> watched_;  // asked for a message in vain since the last wait()
+  Fd news_;                            // wake()
+  bool is_ending_ = false;
+};
+
+}  // namespace trainyard::comm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/fabric/introduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/rendezvous/memory_store.h"
+
+namespace trainyard::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+using Addresses = std::vector<std::string>;
+
+TEST(AddressToBind, IsTheFirstThatNoOtherHostHas) {
+  const std::vector<DataAddress> all = {{.port = 1, .addresses = {"172.17.0.1", "10.0.0.1"}},
+                                        {.port = 1, .addresses = {"172.17.0.1", "10.0.0.2"}}};
+  EXPECT_EQ(address_to_bind(all, 0), "10.0.0.1");
+  EXPECT_EQ(address_to_bind(all, 1), "10.0.0.2");
+}
+
+TEST(AddressToBind, IsTheBestWhereAllHostsAreOne) {
+  const std::vector<DataAddress> all = {{.port = 1, .addresses = {"10.0.0.1", "fe80::1"}},
+                                        {.port = 2, .addresses = {"10.0.0.1", "fe80::1"}}};
+  EXPECT_EQ(address_to_bind(all, 1), "10.0.0.1");
+  EXPECT_EQ(address_to_bind({{.port = 1, .addresses = {}}}, 0), "");
+}
+
+std::vector<Member> members() {
+  return {{.rank = 0, .size = 2, .host_name = "a", .pid = 10},
+          {.rank = 1, .size = 2, .host_name = "b", .pid = 11}};
+}
+
+Introduction introduction(std::int32_t rank, Result<Addresses> own,
+                          const std::string& provider = "shm") {
+  return {.world = "w", .rank = rank, .provider = provider, .own = std::move(own)};
+}
+
+// What rank 0 gets when rank 1 has come so already.
+Result<std::vector<Addresses>> meet_with(Introduction other) {
+  MemoryStore store;
+  static_cast<void>(introduce(other, members(), store, milliseconds(0)));
+  return introduce(introduction(0, Addresses{"x", "y"}), members(), store, milliseconds(100));
+}
+
+TEST(Introduce, GivesTheAddressesOfAll) {
+  const std::string odd("\0\xff", 2);
+  const auto all = meet_with(introduction(1, Addresses{odd, ""}));
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_EQ(*all, (std::vector<Addresses>{{"x", "y"}, {odd, ""}}));
+}
+
+TEST(Introduce, NamesARankWithAnotherProvider) {
+  const auto all = meet_with(introduction(1, Addresses{"x", "y"}, "efa"));
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code, Code::kConflict);
+  EXPECT_THAT(all.error().message, HasSubstr("rank 1 (pid 11 on b) cannot use libfabric with this "
+                                             "one: it speaks fabric 1 over efa"));
+}
+
+TEST(Introduce, SaysWhyARankCannotFollow) {
+  const auto all = meet_with(introduction(1, Error{Code::kNotFound, "it is not installed"}));
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code, Code::kUnavailable);
+  EXPECT_THAT(all.error().message, HasSubstr("rank 1 (pid 11 on b)"));
+  EXPECT_THAT(all.error().message, HasSubstr("it is not installed"));
+}
+
+TEST(Introduce, WaitsForARankOnlySoLong) {
+  MemoryStore store;
+  const auto all =
+      introduce(introduction(0, Addresses{"x", "y"}), members(), store, milliseconds(10));
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code, Code::kDeadline);
+}
+
+}  // namespace
+}  // namespace trainyard::comm
