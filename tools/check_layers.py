@@ -33,6 +33,7 @@ ALLOWED = {
     "control": "base formats topo sql s3 api wire",
     "instance": "base formats topo http sandbox s3 wire comm ckpt",
     "train": "base formats topo layout s3 comm data ckpt",
+    "doctor": "base comm sandbox instance",
     "engine": "base sandbox slurm wire control",
     "cluster": "base formats s3 api wire sandbox slurm comm control",
 }

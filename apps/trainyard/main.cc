@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "doctor/doctor_main.h"
 #include "instance/launch/mpi_command.h"
 #include "instance/mpi/mpi_main.h"
 #include "instance/run/init.h"
@@ -28,6 +29,7 @@ constexpr std::string_view kHelp =
     "  trainyard certificate                                   make one for https\n"
     "  trainyard backup DIR | restore DIR | check [DIR]        copy the server's home, make one\n"
     "                                                          from a copy, look for damage\n"
+    "  trainyard doctor                                        is this machine fit for training?\n"
     "  trainyard submit job.yaml | list | describe | logs | why | stop\n"
     "                                                          clients of the API\n"
     "  trainyard instance ...                                  one instance of a job; the server\n"
@@ -65,6 +67,9 @@ int run(const std::vector<std::string>& args) {
   }
   if (verb == "certificate") {
     return trainyard::server::certificate_main(rest);
+  }
+  if (verb == "doctor") {
+    return trainyard::doctor::doctor_main(rest);
   }
   if (verb == "instance") {
     return trainyard::instance::instance_main(rest);
