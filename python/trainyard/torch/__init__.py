@@ -12,7 +12,8 @@ module first.
 Environment:
   TRAINYARD_COMM_INTERFACE   which network to use between hosts: names, a CIDR or an address, "^name"
                              to leave one out; automatic by default
-  TRAINYARD_COMM_TRANSPORTS  "shm", "tcp" or "shm,tcp" (the default): how ranks may speak
+  TRAINYARD_COMM_TRANSPORTS  some of "shm,tcp,fabric" (all by default): how ranks may speak
+  TRAINYARD_COMM_FABRIC      a provider of libfabric, used between hosts instead of TCP; rank 0's holds for all
   TRAINYARD_COMM_HOST        ranks with the same text share memory; by default, what the machine says
   TRAINYARD_COMM_TABLE       a file with the table of algorithms, of rank 0, instead of the default
   TRAINYARD_COMM_BUCKETS     0: gradient buckets of DistributedDataParallel in ordinary memory
