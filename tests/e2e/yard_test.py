@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./yard itself: what is asked for wrongly does nothing, and a home keeps its server apart from others."""
+import os
+import socket
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+
+def yard(*arguments, home, folder=None, **variables):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_HOME"))}
+    return subprocess.run([ROOT / "yard", *arguments], capture_output=True, text=True, timeout=120, cwd=folder,
+                          env=clean | {"TRAINYARD_HOME": str(home)} | variables)
+
+
+@pytest.fixture
+def home(tmp_path):
+    folder = tmp_path / "a home"
+    yield folder
+    yard("down", home=folder)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["quickstart", "--foo"], "no '--foo'"),
+    (["quickstart", "--steps", "many"], "a number"),
+    (["quickstart", "--corpus"], "which file"),
+    (["test", "bogus"], "no such label: bogus"),
+    (["bench", "bogus"], "one of api"),
+    (["bench"], "one of api"),
+    (["down", "--foo"], "takes --jobs"),
+    (["env", "now"], "takes no 'now'"),
+    (["clean", "all"], "takes no 'all'"),
+    (["fly"], "no such verb: fly"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_mistake_is_told_before_anything_is_done(home, arguments, words):
+    done = yard(*arguments, home=home)
+    assert (done.returncode, done.stdout) == (2, "") and words in done.stderr, done
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("bytes_in_it, words", [(None, "no file"), (5, "too short")])
+def test_a_corpus_that_nobody_can_learn_from_is_refused_first(home, tmp_path, bytes_in_it, words):
+    if bytes_in_it is not None:
+        (tmp_path / "corpus.txt").write_text("x" * bytes_in_it)
+    done = yard("quickstart", "--corpus", "corpus.txt", home=home, folder=tmp_path)
+    assert done.returncode == 1 and words in done.stderr and str(tmp_path) in done.stderr, done
+
+
+def test_help_starts_nothing(home):
+    for verb in ("quickstart", "up", "down", "env", "build"):
+        done = yard(verb, "--help", home=home)
+        assert done.returncode == 0 and "./yard quickstart" in done.stdout, done
+    assert not home.exists()
+
+
+def test_verbs_speak_of_the_server_of_this_home(home, tmp_path):
+    other = tmp_path / "other"
+    assert yard("up", home=home).returncode == 0
+    port = (home / "client" / "port").read_text().strip()
+    up = yard("status", home=home, AWS_ENDPOINT_URL="http://127.0.0.1:1")
+    assert up.returncode == 0 and f"127.0.0.1:{port}" in up.stderr, up
+    down = yard("status", home=other, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")
+    assert down.returncode == 1 and str(other) in down.stderr, down
+    again = yard("up", "--tls", home=home)
+    assert again.returncode == 1 and "without `--tls`" in again.stderr, again
+    cleaned = yard("clean", home=home)
+    assert cleaned.returncode == 1 and "./yard down" in cleaned.stderr and (ROOT / "build").exists(), cleaned
+
+
+def test_a_home_keeps_its_port_while_that_is_free(home):
+    assert yard("up", home=home).returncode == 0
+    port = (home / "client" / "port").read_text()
+    assert yard("down", "--jobs", home=home).stderr.endswith("its jobs have ended\n")
+    assert yard("up", home=home).returncode == 0
+    assert (home / "client" / "port").read_text() == port
+    assert yard("down", home=home).returncode == 0
+    with socket.create_server(("127.0.0.1", int(port))):
+        moved = yard("up", home=home)
+        assert moved.returncode == 0 and f"Port {port.strip()} belongs to another program" in moved.stderr, moved
+
+
+def test_a_home_may_be_relative_and_the_users_own_may_be_unknown(tmp_path):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_") and name != "HOME"}
+    done = subprocess.run([ROOT / "yard", "status"], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+                          env=clean | {"TRAINYARD_HOME": "mine"})
+    assert done.returncode == 1 and str(tmp_path / "mine") in done.stderr, done
+
+
+def test_a_failed_start_shows_its_own_reasons_only(home):
+    first = yard("up", "--listen", "nowhere", home=home)
+    assert first.returncode == 1 and "nowhere" in first.stderr, first
+    second = yard("up", "--foo", home=home)
+    assert second.returncode == 1 and "nowhere" not in second.stderr, second
