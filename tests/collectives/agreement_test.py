@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from world import LAYOUTS, errors_after
+from world import LAYOUTS, errors_after, patience
 
 pytestmark = pytest.mark.root
 
@@ -102,13 +102,14 @@ def test_who_ends_its_process_right_after_the_fault_is_not_the_cause(make_world,
         code, cause = "CONFLICT", "all_reduce of 4000 int32 (sum)"
     for error in errors_after(world.without(last.number), at, 2, code):
         assert cause in error
+    last.process.wait(60)  # it may still be writing its flight record
 
 
 def test_abort_from_another_thread_ends_the_operation_that_runs(make_world):
     world = make_world("tcp2").create()
     begun = world[0].begin("run", abort_after=0.2, **SUM).answer()
     assert begun.code == "CANCELLED"
-    assert begun.ended - begun.began < 1.2
+    assert begun.ended - begun.began < patience(1.2)
     assert world[1].do("wait_for_fault", within=2).code == "CANCELLED"
 
 
