@@ -60,7 +60,7 @@ class Sessions:
 
 @pytest.fixture(scope="session")
 def sdk(request, tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("sdk-home"), config="capacity: {instances: 16}\n").start()
+    server = Server(tmp_path_factory.mktemp("sdk-home"), config="capacity: {instances: 20, gpus: []}\n").start()
     sessions = Sessions(server, tmp_path_factory.mktemp("sdk"))
     for version in (2, 3):
         if any(f"sdk{version}_test" in item.nodeid for item in request.session.items):

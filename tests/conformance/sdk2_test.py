@@ -70,6 +70,14 @@ def test_distribution_mpi_starts_all_ranks_on_all_instances(user):
         assert f"rank {rank} of 4 on algo-{rank // 2 + 1}" in user["mpi"]["lines"]
 
 
+# The SDK sends pytorchddp as smdistributed's dataparallel.
+@pytest.mark.parametrize("distribution, level", [("smdistributed", "INFO"), ("pytorchddp", "WARN")])
+def test_the_data_parallel_library_starts_its_ranks_with_its_variables(user, distribution, level):
+    job = user[distribution]["job"]
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert f"algo-1 ml.p4d.24xlarge {level} smddp" in user[distribution]["lines"]
+
+
 def test_a_role_by_name_becomes_its_arn(user):
     assert user["mpi"]["job"]["RoleArn"] == "arn:aws:iam::123456789012:role/trainyard"
 

@@ -41,6 +41,12 @@ def test_the_job_shows_its_final_metrics(user):
     assert 0 < user["job"]["metrics"]["train:loss"] < 8
 
 
+def test_torchrun_finds_the_backend_of_jobs_on_cpus(user):
+    assert user["torchrun"]["status"] == "Completed"
+    for rank in (0, 1):
+        assert any(f"rank {rank} by default yard" in line for line in user["torchrun"]["lines"]), user["torchrun"]
+
+
 def test_a_failing_job_raises_with_the_reason(user):
     # The SDK's own driver writes the reason; the program's last words are in the log.
     assert "AlgorithmError: algo-1 exited with code 1" in user["fail"] and "'main.py'" in user["fail"], user["fail"]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's session with the SageMaker Python SDK v2, and what it gave him, as JSON on the last line.
 
-Starts jobs that run by mpirun, fail, and are stopped, and attaches to the job whose name holds the
+Starts jobs that run by mpirun, by pytorchddp and by the data parallel library, that fail, and that are
+stopped, and attaches to the job whose name holds the
 first argument, which another session has started.
 """
 import contextlib
@@ -22,6 +23,16 @@ RANKS = '''
 import os
 print("rank", os.environ["OMPI_COMM_WORLD_RANK"], "of", os.environ["OMPI_COMM_WORLD_SIZE"], "on", os.uname().nodename)
 '''
+LAUNCHED = '''
+import os
+if os.environ["RANK"] == "1":
+    print(os.environ["SMDATAPARALLEL_SERVER_ADDR"], os.environ["SAGEMAKER_INSTANCE_TYPE"], os.environ["NCCL_DEBUG"],
+          os.environ.get("TRAINYARD_DEFAULT_BACKEND"))
+'''
+DISTRIBUTIONS = {
+    "smdistributed": {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": "--NCCL_DEBUG INFO"}}},
+    "pytorchddp": {"pytorchddp": {"enabled": True, "custom_mpi_options": "-verbose"}},
+}
 FAILS = '''
 import sys
 print("reading the data")
@@ -35,9 +46,9 @@ session = sagemaker.Session()
 def estimator(name, script, instances=1, **options):
     folder = tempfile.mkdtemp()
     Path(folder, "main.py").write_text(script)
+    settings = {"framework_version": "2.8.0", "py_version": "py312", "instance_type": "ml.c5.xlarge"} | options
     return PyTorch(base_job_name=name, entry_point="main.py", source_dir=folder, role="trainyard",
-                   framework_version="2.8.0", py_version="py312", instance_type="ml.c5.xlarge",
-                   instance_count=instances, max_run=600, sagemaker_session=session, **options)
+                   instance_count=instances, max_run=600, sagemaker_session=session, **settings)
 
 
 def printed(action, *arguments, **options):
@@ -63,7 +74,13 @@ def stop(sleeping):
     return {"status": job.describe()["TrainingJobStatus"], "arn": job.describe()["TrainingJobArn"]}
 
 
-def run_by_mpi(estimating):
+def launched(name):
+    """The SDK wants the newest of its versions that has the data parallel library, and a type for it."""
+    return estimator(name, LAUNCHED, 2, distribution=DISTRIBUTIONS[name], framework_version="2.2.0",
+                     py_version="py310", instance_type="ml.p4d.24xlarge")
+
+
+def run(estimating):
     job = estimating.latest_training_job
     job.wait(logs=False)
     return {"job": job.describe(), "lines": printed(session.logs_for_job, job.name)}
@@ -88,10 +105,11 @@ def attach(part_of_the_name):
 def main():
     sleeping, ranks = estimator("sleeps", SLEEPS), estimator(
         "ranks", RANKS, 2, distribution={"mpi": {"enabled": True, "processes_per_host": 2}})
-    for started in (sleeping, ranks):
+    by_name = {name: launched(name) for name in DISTRIBUTIONS}
+    for started in (sleeping, ranks, *by_name.values()):
         started.fit(wait=False)
-    found = {"fail": fail(), "stop": stop(sleeping), "mpi": run_by_mpi(ranks), "attach": attach(sys.argv[1]),
-             "bucket": session.default_bucket()}
+    found = {"fail": fail(), "stop": stop(sleeping), "mpi": run(ranks), "attach": attach(sys.argv[1]),
+             "bucket": session.default_bucket()} | {name: run(job) for name, job in by_name.items()}
     print(json.dumps(found, default=str))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's session with the SageMaker Python SDK v3, and what it gave him, as JSON on the last line.
 
-Runs a job that fails, and reads back the job whose name holds the first argument, which another
+Runs a job that fails and one by torchrun, and reads back the job whose name holds the first argument, which another
 session has started.
 """
 import json
@@ -17,21 +17,34 @@ from sagemaker.core.resources import TrainingJob
 from sagemaker.core.utils.exceptions import FailedStatusError
 from sagemaker.train import ModelTrainer
 from sagemaker.train.configs import Compute, SourceCode
+from sagemaker.train.distributed import Torchrun
 
 IMAGE = "trainyard/pytorch"
 FAILS = 'raise ValueError("the vocabulary is empty")'
+RANKS = 'import os; print("rank", os.environ["RANK"], "by default", os.environ.get("TRAINYARD_DEFAULT_BACKEND"))'
 
 session = Session()
 
 
-def fail():
+def trainer(name, script, instances=1, **options):
     folder = tempfile.mkdtemp()
-    Path(folder, "main.py").write_text(FAILS)
-    trainer = ModelTrainer(training_image=IMAGE, base_job_name="fails3", role="trainyard",
-                           source_code=SourceCode(source_dir=folder, entry_script="main.py"),
-                           compute=Compute(instance_type="ml.c5.xlarge", instance_count=1))
+    Path(folder, "main.py").write_text(script)
+    return ModelTrainer(training_image=IMAGE, base_job_name=name, role="trainyard",
+                        source_code=SourceCode(source_dir=folder, entry_script="main.py"),
+                        compute=Compute(instance_type="ml.c5.xlarge", instance_count=instances), **options)
+
+
+def run_by_torchrun(started):
+    job = started._latest_training_job
+    job.wait(poll=1)
+    events = session.boto_session.client("logs").filter_log_events(
+        logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{job.training_job_name}/")["events"]
+    return {"status": job.training_job_status, "lines": [event["message"] for event in events]}
+
+
+def fail():
     try:
-        trainer.train()
+        trainer("fails3", FAILS).train()
     except FailedStatusError as error:
         return str(error)
     return ""
@@ -64,8 +77,11 @@ def account_settings():
 
 
 def main():
-    found = {"fail": fail(), "job": read_back(sys.argv[1]), "create_role": create_a_role(),
-             "role": get_execution_role(session), "lambda": account_settings(), "account": session.account_id()}
+    by_torchrun = trainer("torchrun3", RANKS, 2, distributed=Torchrun())
+    by_torchrun.train(wait=False)
+    found = {"fail": fail(), "torchrun": run_by_torchrun(by_torchrun), "job": read_back(sys.argv[1]),
+             "create_role": create_a_role(), "role": get_execution_role(session), "lambda": account_settings(),
+             "account": session.account_id()}
     print(json.dumps(found, default=str))
 
 
