@@ -78,25 +78,26 @@ int yard_comm_issue_compressed(yard_comm* comm, const yard_compressed* operation
   return YARD_OK;
 }
 
-int yard_fusion_create(yard_comm* comm, yard_dtype dtype, yard_reduce reduce, size_t buffer_bytes,
-                       yard_fusion** fusion, char** error) {
-  const auto own_dtype = static_cast<DType>(dtype);
-  const auto own_reduce = static_cast<ReduceOp>(reduce);
-  if (dtype < YARD_F32 || dtype > YARD_BOOL || !is_supported(own_reduce, own_dtype)) {
+int yard_fusion_create(yard_comm* comm, const yard_fusion_options* options, yard_fusion** fusion,
+                       char** error) {
+  const auto dtype = static_cast<DType>(options->dtype);
+  const auto reduce = static_cast<ReduceOp>(options->reduce);
+  if (options->dtype < YARD_F32 || options->dtype > YARD_BOOL || !is_supported(reduce, dtype)) {
     return report(Error{Code::kInvalidArgument, "a fusion of this dtype by this reduction"}, error);
   }
   *fusion = new yard_fusion{FusedAllReduce(
-      *comm->own, {.dtype = own_dtype, .reduce = own_reduce, .buffer_bytes = buffer_bytes})};
+      *comm->own,
+      {.dtype = dtype, .reduce = reduce, .buffer_bytes = options->buffer_bytes})};  // the caller's
   return YARD_OK;
 }
 
-int yard_fusion_add(yard_fusion* fusion, void* data, size_t bytes, yard_done told, void* context,
-                    char** error) {
-  const auto added = fusion->own.add({static_cast<std::byte*>(data), bytes},
-                                     [told, context](const Result<void>& result) {
-                                       told(context, result ? YARD_OK : code_of(result.error()),
-                                            result ? "" : result.error().message.c_str());
-                                     });
+int yard_fusion_add(yard_fusion* fusion, const yard_gradient* gradient, char** error) {
+  const auto added = fusion->own.add(
+      {static_cast<std::byte*>(gradient->data), gradient->bytes},
+      [told = gradient->told, context = gradient->context](const Result<void>& result) {
+        told(context, result ? YARD_OK : code_of(result.error()),
+             result ? "" : result.error().message.c_str());
+      });
   return added ? YARD_OK : report(added.error(), error);
 }
 

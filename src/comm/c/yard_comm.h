@@ -158,8 +158,8 @@ YARD_API void yard_work_free(yard_work* work); /* the operation goes on */
  * comm/compress/all_reduce.h. State is the caller's: of this rank and these values, zeros at first;
  * it stays alive, as the values do, until the work is done. */
 typedef enum yard_codec {
-  YARD_NARROW, /* `dtype`: YARD_F16 or YARD_BF16 */
-  YARD_INT8,   /* `block`, `residual`, `owned` of yard_int8_owned() */
+  YARD_NARROW,        /* `dtype`: YARD_F16 or YARD_BF16 */
+  YARD_INT8,          /* `block`, `residual`, `owned` of yard_int8_owned() */
   YARD_DEEP_GRADIENT, /* `density`, `momentum`, `clip_norm`, `velocity`, `unsent` */
   YARD_POWER_SGD      /* `matrices`, ascending; what is between them is sent as it is */
 } yard_codec;
@@ -199,11 +199,22 @@ YARD_API int yard_comm_issue_compressed(yard_comm* comm, const yard_compressed* 
 /* Many gradients in few all-reduces: comm/fusion/fused_all_reduce.h. The communicator outlives it.
  */
 typedef struct yard_fusion yard_fusion;
-YARD_API int yard_fusion_create(yard_comm* comm, yard_dtype dtype, yard_reduce reduce,
-                                size_t buffer_bytes, yard_fusion** fusion, char** error);
-/* `told` is called once with the result, when it is in `data`; not after an error of this call. */
-YARD_API int yard_fusion_add(yard_fusion* fusion, void* data, size_t bytes, yard_done told,
-                             void* context, char** error);
+typedef struct yard_fusion_options {
+  yard_dtype dtype;
+  yard_reduce reduce;
+  size_t buffer_bytes;
+} yard_fusion_options;
+YARD_API int yard_fusion_create(yard_comm* comm, const yard_fusion_options* options,
+                                yard_fusion** fusion, char** error);
+
+typedef struct yard_gradient {
+  void* data;
+  size_t bytes;
+  yard_done told; /* called once with the result, when it is in `data` */
+  void* context;
+} yard_gradient;
+/* After an error of this call nobody is told. */
+YARD_API int yard_fusion_add(yard_fusion* fusion, const yard_gradient* gradient, char** error);
 YARD_API int yard_fusion_flush(yard_fusion* fusion, char** error);
 YARD_API void yard_fusion_free(yard_fusion* fusion);
 

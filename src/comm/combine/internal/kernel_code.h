@@ -5,6 +5,7 @@
 // of a range goes through the same code in a padded vector: where a range is split changes no bit.
 #pragma once
 
+#include "comm/combine/internal/casts_code.h"
 #include "comm/combine/internal/kernels.h"
 #include "comm/combine/internal/reductions.h"
 #include "comm/combine/internal/vectors.h"
@@ -172,43 +173,6 @@ void copy_lines(std::byte* out, const std::byte* in, std::size_t bytes) {
     store_vector<std::uint8_t>(out + at + 3 * kVectorBytes, d);
   }
   std::memcpy(out + at, in + at, bytes - at);
-}
-
-constexpr std::size_t kFloats = kVectorBytes / sizeof(float);
-
-// Format: Float16 or BFloat16.
-template <typename Format>
-void narrow(const float* values, float scale, std::byte* bytes, std::size_t count) {
-  constexpr std::size_t kBytes = kVectorBytes / 2;
-  std::size_t i = 0;
-  for (; i + kFloats <= count; i += kFloats) {
-    const Floats value = load_vector<float>(reinterpret_cast<const std::byte*>(values + i));
-    Format::narrow(bytes + 2 * i, finished<float>(value, scale));
-  }
-  if (i == count) {
-    return;
-  }
-  std::byte padded[kVectorBytes] = {};
-  std::memcpy(padded, values + i, (count - i) * sizeof(float));
-  std::byte narrowed[kBytes];
-  Format::narrow(narrowed, finished<float>(load_vector<float>(padded), scale));
-  std::memcpy(bytes + 2 * i, narrowed, 2 * (count - i));
-}
-
-template <typename Format>
-void widen(const std::byte* bytes, float* values, std::size_t count) {
-  std::size_t i = 0;
-  for (; i + kFloats <= count; i += kFloats) {
-    store_vector<float>(reinterpret_cast<std::byte*>(values + i), Format::widen(bytes + 2 * i));
-  }
-  if (i == count) {
-    return;
-  }
-  std::byte padded[kVectorBytes / 2] = {};
-  std::memcpy(padded, bytes + 2 * i, 2 * (count - i));
-  std::byte widened[kVectorBytes];
-  store_vector<float>(widened, Format::widen(padded));
-  std::memcpy(values + i, widened, (count - i) * sizeof(float));
 }
 
 constexpr std::size_t at(ReduceOp op) {
