@@ -152,8 +152,10 @@ TEST_F(ContainerRunTest, SaysWhatCouldNotBeStarted) {
 // cases.md 59: sh -> program -> workers; every one of them gets the signal, not only the first.
 TEST_F(ContainerRunTest, SendsAStopToEveryProcess) {
   const std::string wait = "while :; do sleep 0.05; done";
-  start({shell("(trap 'echo worker stopped; exit 0' TERM; echo worker ready; " + wait +
-               ") & trap 'wait; echo parent stopped; exit 0' TERM; " + wait)});
+  start(
+      {shell("trap 'wait; echo parent stopped; exit 0' TERM; "
+             "(trap 'echo worker stopped; exit 0' TERM; echo worker ready; " +
+             wait + ") & " + wait)});
   ASSERT_TRUE(wait_for_line("worker ready"));
   run_->stop(Duration(10'000));
   finish();
@@ -177,8 +179,8 @@ TEST_F(ContainerRunTest, GivesTimeToSaveBehindAShellThatDies) {
 
 TEST_F(ContainerRunTest, WaitsForNoDaemonWhenTheProgramHasSaidThatItIsDone) {
   start(
-      {shell("(trap '' TERM; echo ready; while :; do sleep 0.05; done) & "
-             "trap 'exit 0' TERM; while :; do sleep 0.05; done")});
+      {shell("trap 'exit 0' TERM; (trap '' TERM; echo ready; while :; do sleep 0.05; done) & "
+             "while :; do sleep 0.05; done")});
   ASSERT_TRUE(wait_for_line("ready"));
   const auto begin = steady_clock::now();
   run_->stop(Duration(10'000));
