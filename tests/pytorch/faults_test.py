@@ -9,7 +9,7 @@ SLACK = 1.5  # seconds beside what is promised: three processes on busy cores
 
 @pytest.fixture(scope="session")
 def world(torch):
-    return torch.run("faults.py", 3, seconds=120)
+    return torch.run("faults.py", 3)
 
 
 @pytest.fixture(params=["yard", "yard+gloo"])
