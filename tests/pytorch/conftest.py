@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worlds of processes with PyTorch. A script of ranks/ runs as every rank, in the environment `torch`,
-and prints one JSON object a line about each thing it tried; tests read those."""
+"""Worlds of processes with PyTorch. A script of ranks/ runs as every rank, and prints one JSON object a
+line about each thing it tried; tests read those. With the PyTorch of jobs and, in ./yard test all, with
+the one before it, for each of which the backend is compiled."""
 import json
 import os
 import socket
@@ -13,6 +14,9 @@ import pytest
 from conftest import ROOT
 
 RANKS = Path(__file__).parent / "ranks"
+# Of tools/python_env; YARD_TORCH_ENV is another one, by its folder, instead.
+ENVIRONMENTS = [os.environ["YARD_TORCH_ENV"]] if "YARD_TORCH_ENV" in os.environ else [
+    "torch", pytest.param("torch214", marks=pytest.mark.slow)]
 
 
 def free_port():
@@ -41,8 +45,8 @@ class Torch:
     def __init__(self, python):
         self.python, self.free_port = python, free_port
 
-    def run(self, script, size, *arguments, seconds=240, python_path=ROOT / "python", **environment):
-        """A world of `size` ranks, with torchrun's variables; ended after `seconds`."""
+    def run(self, script, size, *arguments, seconds=900, python_path=ROOT / "python", **environment):
+        """A world of `size` ranks, with torchrun's variables; ended after `seconds`, if it hangs."""
         base = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINYARD_COMM_", "OMPI_"))}
         base |= {"PYTHONPATH": str(python_path), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
                  "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"} | environment
@@ -85,9 +89,9 @@ def in_environment(name):
     return Torch(python)
 
 
-@pytest.fixture(scope="session")
-def torch():
-    return in_environment(os.environ.get("YARD_TORCH_ENV", "torch"))
+@pytest.fixture(scope="session", params=ENVIRONMENTS)
+def torch(request):
+    return in_environment(request.param)
 
 
 @pytest.fixture(scope="session")
