@@ -48,6 +48,7 @@ std::int64_t probe(const std::vector<int>& cpus) {
   std::vector<std::byte> buffer(kBuffer);
   const std::array roles = {LatencyProbe::Role::kMeasures, LatencyProbe::Role::kAnswers};
   std::vector<std::jthread> threads;
+  threads.reserve(roles.size());
   for (std::size_t side = 0; side < roles.size(); ++side) {
     threads.emplace_back([&, side] {
       bind(cpus[side]);
