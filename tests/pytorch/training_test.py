@@ -46,6 +46,17 @@ def test_compressed_gradients_train_nearly_as_well(world, hook, distance):
     assert gained > (1 - distance) * plain_gain
 
 
+@pytest.mark.parametrize("hook", ["fp16", "bf16", "int8", "power_sgd", "deep_gradient"])
+def test_the_library_compresses_as_pytorch_operations_do(world, hook):
+    by_library, by_pytorch = losses(world, f"hook {hook} yard")[0], losses(world, f"hook {hook} gloo")[0]
+    assert by_library == pytest.approx(by_pytorch, rel=1e-3)
+
+
+@pytest.mark.parametrize("where", ["one host", "two hosts"])
+def test_fusion_buffers_change_nothing_but_the_messages(world, where):
+    assert losses(world, f"hook fusion on {where}")[0] == pytest.approx(losses(world, "hook none")[0], rel=1e-5)
+
+
 @pytest.mark.parametrize("hook", ["deep_gradient", "power_sgd"])
 def test_what_was_not_sent_survives_a_checkpoint(world, hook):
     for line in world.of(f"resumed {hook}"):

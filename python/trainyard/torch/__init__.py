@@ -16,6 +16,11 @@ Environment:
   TRAINYARD_COMM_FABRIC      a provider of libfabric, used between hosts instead of TCP; rank 0's holds for all
   TRAINYARD_COMM_HOST        ranks with the same text share memory; by default, what the machine says
   TRAINYARD_COMM_TABLE       a file with the table of algorithms, of rank 0, instead of the default
+  TRAINYARD_COMM_SWEEP       for how many seconds to measure a better table when the default group is
+                             made (2 is enough); it is written to TRAINYARD_COMM_TABLE, for later runs
+  SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES, SMDDP_AG_SORT_BUFFER_SIZE_BYTES
+                             bounds of the algorithm "mesh", as in SageMaker's library: bytes under way
+                             from a rank (16 MiB), and an eighth of the largest result (128 MiB)
   TRAINYARD_COMM_BUCKETS     0: gradient buckets of DistributedDataParallel in ordinary memory
   TRAINYARD_COMM_STATUS      a folder where each rank shows how far it is, to other processes
   TRAINYARD_DEFAULT_BACKEND  what scripts that name no backend get for tensors of the CPU; in jobs on CPUs
@@ -31,7 +36,7 @@ import torch.distributed as dist
 from .. import shim_build
 from . import _buckets
 
-__all__ = ["abort", "flight_record", "register"]
+__all__ = ["abort", "flight_record", "register", "sweep", "table"]
 
 # How much longer a wrapped backend may wait than the library: the error that names ranks comes first.
 _INNER_MARGIN = timedelta(seconds=10)
@@ -54,8 +59,36 @@ def _name(options):
     return f"group {options.group_id} of ranks {','.join(map(str, ranks))}"
 
 
-def _settings(options):
-    table = os.environ.get("TRAINYARD_COMM_TABLE")
+def _number(variable, unit=1):
+    """What the environment says, in parts of `unit`; 0 where it says nothing."""
+    text = os.environ.get(variable)
+    if not text:
+        return 0
+    try:
+        number = round(float(text) * unit) if unit != 1 else int(text)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise ValueError(f"{variable} is {text!r}: it wants a number above 0")
+    return number
+
+
+def _table_file():
+    name = os.environ.get("TRAINYARD_COMM_TABLE")
+    return Path(name) if name else None
+
+
+def _table_of(file, is_made):
+    """The text of a table; one that a sweep is to make may not be there yet."""
+    return file.read_text() if file and (file.exists() or not is_made) else ""
+
+
+def _sweep_ms(options):
+    """Only of the default group, whose options name no ranks: smaller ones choose by its table."""
+    return 0 if options.global_ranks_in_group else _number("TRAINYARD_COMM_SWEEP", 1000)
+
+
+def _settings(options, sweep_ms=0):
     return {
         "name": _name(options),
         "rank": options.group_rank,
@@ -65,12 +98,25 @@ def _settings(options):
         "interface": os.environ.get("TRAINYARD_COMM_INTERFACE", ""),
         "host": os.environ.get("TRAINYARD_COMM_HOST", ""),
         "transports": os.environ.get("TRAINYARD_COMM_TRANSPORTS", ""),
-        "table": Path(table).read_text() if table else "",
+        "table": _table_of(_table_file(), sweep_ms > 0),
+        "mesh_scratch": _number("SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES"),
+        "mesh_sort": _number("SMDDP_AG_SORT_BUFFER_SIZE_BYTES"),
+        "sweep_ms": sweep_ms,
     }
 
 
+def _write(file, text):
+    """Whole, or not at all: other ranks and jobs may read it."""
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+    unfinished.write_text(text)
+    os.replace(unfinished, file)
+
+
 def _make(options, _backend_options=None, name="yard"):
-    backend = shim_build.shim().make(options.store, name, _settings(options))
+    sweep_ms = _sweep_ms(options)
+    backend = shim_build.shim().make(options.store, name, _settings(options, sweep_ms))
+    if sweep_ms and _table_file() and options.group_rank == 0:
+        _write(_table_file(), shim_build.shim().table(backend))
     if os.environ.get("TRAINYARD_COMM_BUCKETS", "1") != "0":
         _buckets.install()
     return backend
@@ -125,6 +171,19 @@ def flight_record(group=None):
     numbers, what they were, in which state they are and when they began and ended (microseconds).
     ValueError for a group of another backend. From any thread, also while operations hang."""
     return shim_build.shim().flight_record(_backend_of(group))
+
+
+def table(group=None):
+    """The table of algorithms that `group` chooses by, as text: what TRAINYARD_COMM_TABLE may name. The
+    backend must be yard."""
+    return shim_build.shim().table(_backend_of(group))
+
+
+def sweep(seconds=2.0, group=None):
+    """Measures for at most so long which algorithms are best for `group`, and uses them from then on.
+    All ranks call it, when no operation is under way. Returns the table."""
+    shim_build.shim().sweep(_backend_of(group), round(seconds * 1000))
+    return table(group)
 
 
 def abort(reason, group=None):

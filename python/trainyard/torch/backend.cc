@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
-#include <pybind11/pybind11.h>
+#include <torch/csrc/utils/pybind.h>
 
+#include "shim/gradients.h"
 #include "shim/guarded_backend.h"
 #include "shim/memory.h"
+#include "shim/settings.h"
 #include "shim/store.h"
 #include "shim/tasks.h"
 
@@ -292,6 +294,29 @@ class YardBackend final : public c10d::Backend, public Inspected {
         data, {size}, [memory](void*) {}, options.device(at::kCPU).requires_grad(false));
   }
 
+  // What the hooks for DDP use.
+  WorkPtr allreduce_compressed(const std::shared_ptr<Compressed>& all) {
+    const at::Tensor values = all->keep.front();
+    return perform({c10d::OpType::ALLREDUCE, "yard:compressed_all_reduce"},
+                   one(compressing(all, options_->timeout)), {values});
+  }
+  std::shared_ptr<Fusion> make_fusion(at::ScalarType type, std::size_t buffer_bytes) {
+    const auto dtype = known_dtype(type);
+    require(dtype.has_value(), "fusion: a dtype that cannot be reduced");
+    return std::make_shared<Fusion>(communicator(), *dtype, buffer_bytes);
+  }
+  WorkPtr allreduce_fused(Fusion& fusion, const at::Tensor& gradient) {
+    return perform({c10d::OpType::ALLREDUCE, "yard:fused_all_reduce"}, one(fusion.adding(gradient)),
+                   {gradient});
+  }
+  void sweep(Milliseconds limit) {
+    char* error = nullptr;
+    const int code = yard_comm_sweep(communicator()->get(), limit.count(), &error);
+    check(code, error);
+  }
+  std::string table() { return taken(yard_comm_table(communicator()->get())); }
+  int hosts() { return yard_comm_hosts(communicator()->get()); }
+
   void abort() override { abort_because("abort() was called"); }
   void abort_because(const std::string& reason) override {
     if (communicator_ != nullptr) {
@@ -315,6 +340,13 @@ class YardBackend final : public c10d::Backend, public Inspected {
     Milliseconds timeout = c10d::kUnsetTimeout;
     bool is_async = true;
   };
+
+  const CommunicatorPtr& communicator() const {
+    if (communicator_ == nullptr) {
+      fail(YARD_CANCELLED, "the process group was shut down");
+    }
+    return communicator_;
+  }
 
   WorkPtr perform(const Call& call, std::vector<Task> tasks, Tensors outputs) {
     if (coalescing_) {
@@ -355,29 +387,10 @@ class YardBackend final : public c10d::Backend, public Inspected {
 
 }  // namespace trainyard::torch_shim
 
-PYBIND11_DECLARE_HOLDER_TYPE(T, c10::intrusive_ptr<T>, true)
-
 namespace trainyard::torch_shim {
 namespace {
 
 namespace py = pybind11;
-
-std::string text_in(const py::dict& settings, const char* key) {
-  return settings.contains(key) ? settings[key].cast<std::string>() : std::string();
-}
-
-// The keyword arguments of make() and guard().
-Settings settings_of(const py::dict& all) {
-  return {.name = text_in(all, "name"),
-          .rank = all["rank"].cast<int>(),
-          .size = all["size"].cast<int>(),
-          .timeout = Milliseconds(all["timeout_ms"].cast<std::int64_t>()),
-          .where = text_in(all, "where"),
-          .interface = text_in(all, "interface"),
-          .host = text_in(all, "host"),
-          .transports = text_in(all, "transports"),
-          .table = text_in(all, "table")};
-}
 
 BackendPtr make(const StorePtr& store, const std::string& backend_name, const py::dict& all) {
   const Settings settings = settings_of(all);
@@ -396,6 +409,30 @@ Inspected& inspected(const BackendPtr& backend) {
   auto* own = dynamic_cast<Inspected*>(backend.get());
   require(own != nullptr, "this process group's backend is not one of Trainyard's");
   return *own;
+}
+
+YardBackend& yard_of(const BackendPtr& backend) {
+  auto* own = dynamic_cast<YardBackend*>(backend.get());
+  require(own != nullptr, "this process group's backend is not yard");
+  return *own;
+}
+
+WorkPtr compressed(const BackendPtr& backend, const at::Tensor& values, const std::string& codec,
+                   const py::dict& options) {
+  YardBackend& own = yard_of(backend);
+  const auto all = compressed_of(values, codec, options, own.getSize());
+  const py::gil_scoped_release release;
+  return own.allreduce_compressed(all);
+}
+
+std::shared_ptr<Fusion> fusion(const BackendPtr& backend, const at::Tensor& like,
+                               std::size_t buffer_bytes) {
+  return yard_of(backend).make_fusion(like.scalar_type(), buffer_bytes);
+}
+
+WorkPtr fused(const BackendPtr& backend, Fusion& buffers, const at::Tensor& gradient) {
+  const py::gil_scoped_release release;  // memory that ranks share takes all of them
+  return yard_of(backend).allreduce_fused(buffers, gradient);
 }
 
 // From here on, large tensors that this thread makes lie in memory of the group; nullptr: no more.
@@ -424,5 +461,18 @@ PYBIND11_MODULE(YARD_SHIM_NAME, module) {
   module.def("is_ours", [](const BackendPtr& backend) {
     return dynamic_cast<YardBackend*>(backend.get()) != nullptr;
   });
+  module.def("compressed", &compressed);
+  py::class_<Fusion, std::shared_ptr<Fusion>>(module, "Fusion").def("flush", [](Fusion& buffers) {
+    const py::gil_scoped_release release;
+    buffers.flush();
+  });
+  module.def("fusion", &fusion);
+  module.def("fused", &fused);
+  module.def("sweep", [](const BackendPtr& backend, std::int64_t milliseconds) {
+    const py::gil_scoped_release release;
+    yard_of(backend).sweep(Milliseconds(milliseconds));
+  });
+  module.def("table", [](const BackendPtr& backend) { return yard_of(backend).table(); });
+  module.def("hosts", [](const BackendPtr& backend) { return yard_of(backend).hosts(); });
   module.def("route_memory", &route_memory, py::arg("backend").none(true));
 }

@@ -8,13 +8,16 @@
   int8           a quarter: blocks of values share a scale; error feedback
   deep_gradient  the largest values only (Deep Gradient Compression, Lin et al. 2018, arXiv 1712.01887)
   power_sgd      two thin factors for each matrix (Vogels et al. 2019, arXiv 1905.13727)
+  fusion         all bytes, in balanced fusion buffers, between hosts; see FusionState
 
 Every hook gives the average over the ranks, as DDP does by itself. States have state_dict() and
 load_state_dict(), by the names of the model's parameters: what was not sent yet belongs to a rank,
 and to a world of this size, so each rank saves its own. Any group will do; None is the default one.
 
-What needs several operations in a row performs all but the last before it returns: ranks must issue
-operations in one order, and a bucket's second one would otherwise race with the next bucket's first.
+With the backend "yard", fp32 gradients on the CPU are compressed, sent and put together by the
+library, beside the backward pass. Elsewhere PyTorch's operations do it here; what needs several
+operations in a row then performs all but the last before it returns: ranks must issue operations in one
+order, and a bucket's second one would otherwise race with the next bucket's first.
 """
 import math
 import zlib
@@ -22,12 +25,38 @@ import zlib
 import torch
 import torch.distributed as dist
 
-__all__ = ["DeepGradientState", "Int8State", "PowerSgdState", "bf16", "deep_gradient", "fp16", "int8",
-           "power_sgd"]
+from .. import shim_build
+
+__all__ = ["DeepGradientState", "FusionState", "Int8State", "PowerSgdState", "bf16", "deep_gradient", "fp16",
+           "fusion", "int8", "power_sgd"]
+
+
+def _yard(group):
+    """The backend of a group's tensors on the CPU, when it is yard."""
+    group = group or dist.distributed_c10d._get_default_group()
+    if torch.device("cpu") not in group._device_types:
+        return None
+    backend = group._get_backend(torch.device("cpu"))
+    return backend if shim_build.shim().is_ours(backend) else None
+
+
+def _library(group, buffer):
+    """The backend, where the library does it all for these gradients."""
+    return _yard(group) if buffer.device.type == "cpu" and buffer.dtype == torch.float32 else None
+
+
+def _tensor_of(work):
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+def _compressed(backend, buffer, codec, **options):
+    return _tensor_of(shim_build.shim().compressed(backend, buffer, codec, options))
 
 
 def _cast(group, bucket, dtype):
     buffer = bucket.buffer()
+    if backend := _library(group, buffer):
+        return _compressed(backend, buffer, "fp16" if dtype == torch.float16 else "bf16")
     small = (buffer / dist.get_world_size(group)).to(dtype)
     future = dist.all_reduce(small, group=group, async_op=True).get_future()
     return future.then(lambda done: buffer.copy_(done.value()[0]))
@@ -89,10 +118,13 @@ class Int8State(_State):
         self.block = block
         self._owned = {}  # of the sums that this rank rounds; parts are not of parameters
 
-    def owned(self, bucket, like):
+    def owned(self, bucket):
+        """What was lost of the part that this rank sums: whole blocks, as many for each rank."""
+        buffer, world = bucket.buffer(), dist.get_world_size(self.group)
+        count = -(-buffer.numel() // (world * self.block)) * self.block
         found = self._owned.get(bucket.index())
-        if found is None or found.numel() != like.numel():
-            found = self._owned[bucket.index()] = torch.zeros_like(like)
+        if found is None or found.numel() != count:
+            found = self._owned[bucket.index()] = torch.zeros(count, device=buffer.device)
         return found
 
 
@@ -125,11 +157,12 @@ def int8(state, bucket):
     """Each rank sends each part of the bucket to its owner, who sums, and sends the sum to all; both
     times in int8, each with error feedback."""
     buffer, block = bucket.buffer(), state.block
+    residual, owned = state._tensor("residual", bucket), state.owned(bucket)
+    if backend := _library(state.group, buffer):
+        return _compressed(backend, buffer, "int8", block=block, residual=residual, owned=owned)
     world = dist.get_world_size(state.group)
-    part = -(-buffer.numel() // (world * block)) * block
-    values = torch.zeros(world, part, dtype=torch.float32, device=buffer.device)
+    values = torch.zeros(world, owned.numel(), dtype=torch.float32, device=buffer.device)
     values.view(-1)[:buffer.numel()] = buffer
-    residual = state._tensor("residual", bucket)
     values.view(-1)[:buffer.numel()] += residual
     message = _encode(values, block)
     residual.copy_(_left_out(values, message, block).view(-1)[:buffer.numel()])
@@ -137,10 +170,9 @@ def int8(state, bucket):
     dist.all_to_all_single(parts, message, group=state.group)
 
     own = _decode(parts, block).sum(dim=0, keepdim=True).div_(world)
-    residual = state.owned(bucket, own)
-    own += residual
+    own += owned
     message = _encode(own, block)
-    residual.copy_(_left_out(own, message, block))
+    owned.copy_(_left_out(own, message, block).view(-1))
     result = message.new_empty(world, message.size(1))
     future = dist.all_gather_into_tensor(result, message, group=state.group, async_op=True).get_future()
     return future.then(lambda _: buffer.copy_(_decode(result, block).view(-1)[:buffer.numel()]))
@@ -172,24 +204,28 @@ class DeepGradientState(_State):
 def deep_gradient(state, bucket):
     """Momentum correction, local clipping and momentum factor masking as in the paper: u = m u + g,
     v = v + u; the largest of v are sent, and forgotten in both."""
-    buffer = bucket.buffer()
+    buffer, density = bucket.buffer(), state.density_now()
+    velocity = state._tensor("velocity", bucket)
+    unsent = state._tensor("unsent", bucket)
+    if bucket.is_last():
+        state.step += 1
+    if backend := _library(state.group, buffer):
+        return _compressed(backend, buffer, "deep_gradient", density=density, momentum=state.momentum,
+                           clip_norm=state.clip_norm, velocity=velocity, unsent=unsent)
     world = dist.get_world_size(state.group)
     gradient = buffer.float()
     if state.clip_norm > 0:
         most = state.clip_norm / math.sqrt(world)
         gradient = gradient * (most / gradient.norm().clamp_min(most))
-    velocity = state._tensor("velocity", bucket)
-    unsent = state._tensor("unsent", bucket)
     unsent += velocity.mul_(state.momentum).add_(gradient)
-    count = max(1, math.ceil(state.density_now() * buffer.numel()))
+    count = max(1, math.ceil(density * buffer.numel()))
     chosen = unsent.abs().topk(count, sorted=False).indices
     message = torch.cat([chosen.int().view(torch.uint8), unsent[chosen].view(torch.uint8)])
     velocity[chosen] = 0
     unsent[chosen] = 0
-    if bucket.is_last():
-        state.step += 1
     result = message.new_empty(world, message.numel())
-    future = dist.all_gather_into_tensor(result, message, group=state.group, async_op=True).get_future()
+    future = dist.all_gather_into_tensor(result.view(-1), message, group=state.group,
+                                         async_op=True).get_future()
 
     def add_all(_):
         indices = result[:, :4 * count].contiguous().view(torch.int32).view(-1).long()
@@ -249,6 +285,31 @@ def _done(tensor):
     return future
 
 
+def _rank_of(state, gradient):
+    """By what rank a gradient is sent; 0: as it is."""
+    if gradient.dim() < 2 or not gradient.numel():
+        return 0
+    rows = gradient.size(0)
+    columns = gradient.numel() // rows
+    rank = min(state.rank, rows, columns)
+    return rank if rank * (rows + columns) < gradient.numel() else 0
+
+
+def _matrices(state, bucket):
+    """(where in the bucket, error, Q by rows) of what is worth it; the library changes both in place."""
+    found, at = [], 0
+    errors = state._tensor("error", bucket).split([p.numel() for p in bucket.parameters()])
+    for parameter, gradient, error in zip(bucket.parameters(), bucket.gradients(), errors):
+        rank = _rank_of(state, gradient)
+        if rank:
+            error = error.view(gradient.size(0), -1)
+            q = state.factor(parameter, error.size(1), rank).t().contiguous()
+            state.set_factor(parameter, q.t())
+            found.append((at, error, q))
+        at += gradient.numel()
+    return found
+
+
 def power_sgd(state, bucket):
     """P = M Q, averaged and made orthonormal; Q = M^T P, averaged; the gradient becomes P Q^T, and
     each rank keeps what its own factors leave out of M, for the next step."""
@@ -257,14 +318,16 @@ def power_sgd(state, bucket):
         state.step += 1
     if state.step <= state.start_step:
         return _done(buffer.copy_(_average([buffer], state.group)[0]))
+    if backend := _library(state.group, buffer):
+        return _compressed(backend, buffer, "power_sgd", matrices=_matrices(state, bucket))
     plain, matrices = [], []
     errors = state._tensor("error", bucket).split([p.numel() for p in bucket.parameters()])
     for parameter, gradient, error in zip(bucket.parameters(), bucket.gradients(), errors):
-        matrix = gradient.view(gradient.size(0), -1) if gradient.dim() > 1 else None
-        rank = 0 if matrix is None else min(state.rank, *matrix.shape)
-        if matrix is None or rank * sum(matrix.shape) >= matrix.numel():
+        rank = _rank_of(state, gradient)
+        if not rank:
             plain.append(gradient)
             continue
+        matrix = gradient.view(gradient.size(0), -1)
         error = error.view_as(matrix)
         error += matrix  # M, until the end
         matrices.append((parameter, matrix, error, state.factor(parameter, matrix.size(1), rank)))
@@ -279,3 +342,38 @@ def power_sgd(state, bucket):
         matrix.copy_(p @ mean.t())
         error -= p @ q.t()
     return _done(buffer)
+
+
+class FusionState:
+    """Balanced fusion buffers, as SageMaker's data parallel library has them: DDP's buckets are copied
+    one after another into buffers of `buffer_mb`, each of which is reduced when it is full; every host
+    combines an equal share. DDP's own buckets lie in memory that needs no staging and are reduced between
+    hosts in near-equal parts of ranks: of a megabyte or more, they are faster without this. It is for many
+    small ones (a small `bucket_cap_mb`, gradients that are reduced one by one), and for hosts with unequal
+    numbers of ranks."""
+
+    def __init__(self, group=None, buffer_mb=25.0):
+        self.group = group
+        self._bytes = int(buffer_mb * 2**20)
+        self._buffers = {}  # by dtype
+        self._backend = _yard(group)
+        if self._backend is None:
+            raise ValueError("hooks.fusion: the group has another backend than yard")
+
+    def add(self, gradient):
+        shim = shim_build.shim()
+        if gradient.dtype not in self._buffers:
+            self._buffers[gradient.dtype] = shim.fusion(self._backend, gradient, self._bytes)
+        return shim.fused(self._backend, self._buffers[gradient.dtype], gradient)
+
+    def flush(self):
+        for buffers in self._buffers.values():
+            buffers.flush()
+
+
+def fusion(state, bucket):
+    """The average, by balanced fusion buffers; the last bucket of a step sends what is left."""
+    work = state.add(bucket.buffer())
+    if bucket.is_last():
+        state.flush()
+    return _tensor_of(work)

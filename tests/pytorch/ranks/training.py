@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the same small model on Gloo and on our backends, in the ways that PyTorch has, and tells
 the losses."""
+import os
 import tempfile
 
 import torch
@@ -153,6 +154,21 @@ with_hook("int8", yard, hooks.Int8State, hooks.int8)
 with_hook("deep_gradient", yard, lambda model, group: hooks.DeepGradientState(model, group, density=0.05),
           hooks.deep_gradient, momentum=0)
 with_hook("power_sgd", yard, lambda model, group: hooks.PowerSgdState(model, group, rank=4), hooks.power_sgd)
+for backend in ("yard", "gloo"):  # by the library, and by PyTorch's operations
+    with_hook(f"int8 {backend}", groups[backend], hooks.Int8State, hooks.int8)
+    with_hook(f"fp16 {backend}", groups[backend], lambda model, group: group, hooks.fp16)
+    with_hook(f"bf16 {backend}", groups[backend], lambda model, group: group, hooks.bf16)
+    with_hook(f"power_sgd {backend}", groups[backend],
+              lambda model, group: hooks.PowerSgdState(model, group, rank=4), hooks.power_sgd)
+    with_hook(f"deep_gradient {backend}", groups[backend],
+              lambda model, group: hooks.DeepGradientState(model, group, density=0.05, clip_norm=1.0),
+              hooks.deep_gradient, momentum=0)
+os.environ["TRAINYARD_COMM_HOST"] = f"host {RANK}"
+far = dist.new_group(range(SIZE), backend="yard")
+del os.environ["TRAINYARD_COMM_HOST"]
+for where, made in (("one host", yard), ("two hosts", far)):
+    with_hook(f"fusion on {where}", made, lambda model, group: hooks.FusionState(group, buffer_mb=0.03),
+              hooks.fusion)
 resumed("deep_gradient", yard, lambda model, group: hooks.DeepGradientState(model, group, density=0.05),
         hooks.deep_gradient)
 resumed("power_sgd", yard, lambda model, group: hooks.PowerSgdState(model, group, rank=2), hooks.power_sgd)

@@ -85,6 +85,9 @@ struct Settings {
   std::string host;
   std::string transports;
   std::string table;
+  std::uint64_t mesh_scratch = 0;
+  std::uint64_t mesh_sort = 0;
+  Milliseconds sweep{};
 };
 
 inline CommunicatorPtr join(const StorePtr& store, const Settings& settings) {
@@ -96,7 +99,10 @@ inline CommunicatorPtr join(const StorePtr& store, const Settings& settings) {
                                   .interface_ = settings.interface.c_str(),
                                   .host = settings.host.c_str(),
                                   .transports = settings.transports.c_str(),
-                                  .table = settings.table.c_str()};
+                                  .table = settings.table.c_str(),
+                                  .mesh_scratch = settings.mesh_scratch,
+                                  .mesh_sort = settings.mesh_sort,
+                                  .sweep_ms = settings.sweep.count()};
   const yard_store face{.context = store.get(),
                         .claim = store_claim,
                         .wait_for = store_wait_for,

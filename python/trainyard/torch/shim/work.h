@@ -22,13 +22,24 @@ inline FuturePtr new_future() {
   return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
 }
 
+// Whom an operation tells its end.
+struct Ending {
+  yard_done told;
+  void* context;
+};
+
 // One operation of the library, and what it needs.
 struct Task {
+  // Begins it; tells the end once, on any thread, unless it fails itself. The work, when it has
+  // one, is performed by who waits for it.
+  using Begin = std::function<int(yard_comm*, const Ending& end, yard_work** work, char** error)>;
+
   yard_operation operation = {};
   std::vector<std::uint64_t> counts;  // of uneven ones
   std::vector<std::uint64_t> receive_counts;
   std::vector<at::Tensor> keep;  // the memory of input and output
   std::function<void()> finish;  // when it is done, on any thread; may be empty
+  Begin begin;                   // of what is not an `operation`
 
   const yard_operation* described(Milliseconds timeout) {
     operation.counts = counts.data();
@@ -37,6 +48,18 @@ struct Task {
     operation.receive_counts_size = receive_counts.size();
     operation.timeout_ms = timeout.count();
     return &operation;
+  }
+
+  int issue(yard_comm* comm, Milliseconds timeout, const Ending& end, yard_work** work,
+            char** error) {
+    if (begin) {
+      return begin(comm, end, work, error);
+    }
+    const int code = yard_comm_issue(comm, described(timeout), work, error);
+    if (code == YARD_OK) {
+      yard_work_on_done(*work, end.told, end.context);
+    }
+    return code;
   }
 };
 
@@ -68,15 +91,18 @@ class YardWork final : public c10d::Work {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       yard_work* part = nullptr;
       char* error = nullptr;
-      const int code = yard_comm_issue(comm, tasks_[i].described(header_.timeout), &part, &error);
+      auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
+      void* context = self.release();  // told() takes it back
+      const int code = tasks_[i].issue(comm, header_.timeout, {told, context}, &part, &error);
       if (code != YARD_OK) {
+        c10::intrusive_ptr<YardWork>::reclaim(static_cast<YardWork*>(context));
         const std::string text = taken(error);
         part_is_done(code, text, tasks_.size() - i + 1);
         fail(code, text);
       }
-      parts_.push_back(part);
-      auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
-      yard_work_on_done(part, told, self.release());
+      if (part != nullptr) {
+        parts_.push_back(part);
+      }
     }
     part_is_done(YARD_OK, "", 1);
   }

@@ -8,7 +8,8 @@ __all__ = ["DistributedDataParallel"]
 
 
 class DistributedDataParallel(_DistributedDataParallel):
-    """Takes torch.nn.parallel's arguments. Makes the process group when the script has not."""
+    """Takes torch.nn.parallel's arguments. Makes the process group when the script has not. Gradients are
+    reduced in PyTorch's buckets; trainyard.torch.hooks.fusion packs them into balanced fusion buffers."""
 
     def __init__(self, module, device_ids=None, output_device=None, broadcast_buffers=True,
                  process_group=None, bucket_cap_mb=None, **options):

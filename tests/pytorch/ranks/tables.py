@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of algorithms: measured when the group is made, kept in a file, chosen by later groups; and the
+variables of SageMaker's library that bound the mesh."""
+import os
+
+import torch
+import torch.distributed as dist
+from report import RANK, SIZE, attempt, tell, tell_error
+
+import trainyard.torch as yard
+
+HOSTS = f"host {RANK}"  # each rank on a host of its own
+
+
+def gathered_everywhere(group):
+    out = torch.zeros(SIZE * 5000)
+    dist.all_gather_into_tensor(out, torch.full((5000,), float(RANK)), group=group)
+    assert torch.equal(out, torch.arange(float(SIZE)).repeat_interleave(5000))
+
+
+def group_with(**environment):
+    os.environ.update(environment)
+    try:
+        return dist.new_group(range(SIZE), backend="yard")
+    finally:
+        for name in environment:
+            del os.environ[name]
+
+
+def measured_at_start():
+    text = yard.table()
+    tell("table", text=text)
+    assert os.path.exists(os.environ["TRAINYARD_COMM_TABLE"]) or RANK != 0
+    gathered_everywhere(None)
+
+
+def measured_later():
+    before = yard.table()
+    text = yard.sweep(0.2)
+    tell("measured later", text=text, changed=text != before)
+    gathered_everywhere(None)
+
+
+def bounded_mesh():
+    table = os.environ["MESH_TABLE"]
+    group = group_with(TRAINYARD_COMM_TABLE=table, TRAINYARD_COMM_HOST=HOSTS,
+                       SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES="8192", SMDDP_AG_SORT_BUFFER_SIZE_BYTES="16384")
+    assert "mesh 8192 16384\n" in yard.table(group)
+    gathered_everywhere(group)
+
+
+dist.init_process_group("yard")
+attempt("measured at start", measured_at_start)
+dist.barrier()
+os.environ.pop("TRAINYARD_COMM_SWEEP")
+attempt("later group", lambda: tell("later table", text=yard.table(dist.new_group(range(SIZE), backend="yard"))))
+attempt("measured later", measured_later)
+attempt("bounded mesh", bounded_mesh)
+tell_error("odd buffer", lambda: group_with(SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES="5000"))
+tell_error("no number", lambda: group_with(SMDDP_AG_SORT_BUFFER_SIZE_BYTES="large"))
+dist.destroy_process_group()
