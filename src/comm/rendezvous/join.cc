@@ -234,8 +234,11 @@ Result<void> Joining::accept_below(const std::set<std::int32_t>& expected, int l
     }
     for (Doorstep::Guest& guest : doorstep.look(entries)) {
       const Fields& words = guest.greeting;
-      const auto rank = words.size() == 3 ? parse_int(words[2]) : Result<std::int64_t>(-1);
-      if (rank && words[0] == "join" && equal_in_constant_time(words[1], joined_.secret) &&
+      if (words.size() != 3 || words[0] != "join") {
+        continue;
+      }
+      const auto rank = parse_int(words[2]);
+      if (rank && equal_in_constant_time(words[1], joined_.secret) &&
           absent.erase(static_cast<std::int32_t>(*rank)) == 1) {
         guest.link.trust();
         joined_.down[static_cast<std::int32_t>(*rank)] =
