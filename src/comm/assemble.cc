@@ -270,7 +270,9 @@ Result<void> Assembly::make_recorders() {
   YARD_TRY(parts_.point_to_point_recorder,
            Recorder::create(options_.name + ".p2p", options_.rank, nullptr));
   parts_.dump = [dump = FlightDump{.name = options_.name, .rank = options_.rank, .folder = place}](
-                    const Error& fault, const std::string& record) { dump.write(fault, record); };
+                    const std::optional<Error>& fault, const std::string& record) {
+    dump.write(fault, record);
+  };
   return {};
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/mutex.h"
+#include "comm/health/dump_signal.h"
 #include "comm/rendezvous/forks.h"
 #include "comm/run/check.h"
 #include "comm/run/explain.h"
@@ -71,17 +73,28 @@ struct Communicator::State {
                         .board = parts.board.get()}),
         queue(collectives, *parts.fault, parts.name) {}
 
+  std::optional<Error> fault() const {
+    return parts.fault->is_raised() ? std::optional<Error>(parts.fault->error()) : std::nullopt;
+  }
+
+  void write_record(const std::optional<Error>& error) {
+    if (parts.dump) {
+      const MutexLock lock(dumping);
+      parts.dump(error,
+                 parts.recorder->to_json_lines() + parts.point_to_point_recorder->to_json_lines());
+    }
+  }
+
   const std::uint32_t forks = forks_so_far();
+  Mutex dumping;
   Parts parts;
   Collectives collectives;
   PointToPoint point_to_point;
   Queue queue;
+  const OnDumpSignal on_signal{[this] { write_record(fault()); }};
 };
 
 std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
-  const auto record_of = [](const Parts& from) {
-    return from.recorder->to_json_lines() + from.point_to_point_recorder->to_json_lines();
-  };
   auto state = std::make_unique<State>(std::move(parts));
   Parts& own = state->parts;
   own.fault->pass_on_by([&own](const Error& error) {
@@ -89,12 +102,10 @@ std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
       own.spread(error);
     }
   });
-  own.fault->on_raise([&own, record_of](const Error& error) {
-    own.collectives->wake();
-    own.point_to_point->wake();
-    if (own.dump) {
-      own.dump(error, record_of(own));
-    }
+  own.fault->on_raise([&from = *state](const Error& error) {
+    from.parts.collectives->wake();
+    from.parts.point_to_point->wake();
+    from.write_record(error);
   });
   return std::unique_ptr<Communicator>(new Communicator(std::move(state)));
 }
@@ -164,8 +175,7 @@ void Communicator::abort(const std::string& reason) {
 }
 
 std::optional<Error> Communicator::fault() const {
-  const Fault& fault = *state_->parts.fault;
-  return fault.is_raised() ? std::optional(fault.error()) : std::nullopt;
+  return state_->fault();
 }
 
 Result<Work> Communicator::agree(const Signature& signature, std::uint64_t bytes,

@@ -31,7 +31,7 @@ def make_world(cable, tmp_path, status):
     def make(layout, name="a", **environment):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        settings = {"TRAINYARD_COMM_STATUS": str(status), "RANK_RECORD": str(folder / "record")} | environment
+        settings = {"TRAINYARD_COMM_STATUS": str(status)} | environment
         worlds.append(World(folder, [cable.place(host) for host in LAYOUTS[layout]], settings))
         return worlds[-1]
 

@@ -3,9 +3,6 @@
 each with a line. Times are those of the monotonic clock, which all processes of a machine share.
 
     rank.py STORE RANK SIZE [NAMESPACE HOST]
-
-On SIGUSR2 it writes its flight record to the file of the environment variable RANK_RECORD, also while an
-operation runs.
 """
 import json
 import os
@@ -13,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import yard
 
@@ -80,20 +76,11 @@ class Rank:
             self.comm = None
 
 
-def write_records(rank):
-    while signal.sigwait([signal.SIGUSR2]):
-        place = Path(os.environ["RANK_RECORD"])
-        place.with_suffix(".new").write_text(rank.comm.flight_record())
-        place.with_suffix(".new").rename(place)
-
-
 def main():
     store, number, size, *place = sys.argv[1:]
     if place:
         yard.enter(*place)
     rank = Rank(store, int(number), int(size))
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
-    threading.Thread(target=write_records, args=[rank], daemon=True).start()
     for line in sys.stdin:
         command = json.loads(line)
         answer = {"began": time.monotonic()}

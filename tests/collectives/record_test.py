@@ -36,16 +36,18 @@ def test_progress_is_readable_from_outside_while_it_runs(make_world, status):
     assert [progress(file) for file in files] == [(2, 2, 2)] * 4
 
 
-def test_the_flight_record_is_written_on_sigusr2_amid_an_operation(make_world, tmp_path):
+def test_the_flight_record_is_written_on_sigusr2_amid_an_operation(make_world, status):
     world = make_world("tcp2").create()
     world.all("run", kind="barrier")
     world[0].begin("run", kind="all_reduce", count=100)
     time.sleep(0.1)
     at = world[0].signal(signal.SIGUSR2)
-    record = tmp_path / "a" / "record"
+    record = status / "flight-rank-0.world.jsonl"
     wait_for(record.exists, 5, "the flight record")
     assert time.monotonic() - at < patience(1)
-    assert [(one["sequence"], one["op"], one["count"], one["state"]) for one in operations(record.read_text())] == [
+    head, *rest = operations(record.read_text())
+    assert head == {"communicator": "world", "rank": 0}
+    assert [(one["sequence"], one["op"], one["count"], one["state"]) for one in rest] == [
         (1, "barrier", 0, "completed"), (2, "all_reduce", 100, "started")]
     world[1].begin("run", kind="all_reduce", count=100)
     assert {rank.answer().code for rank in world.ranks} == {"OK"}

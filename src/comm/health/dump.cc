@@ -36,15 +36,20 @@ void log_lines(std::string_view lines) {
 
 }  // namespace
 
-void FlightDump::write(const Error& fault, const std::string& record) const {
-  const std::string what = fmt::format("comm: '{}' ends on rank {}: {}", name, rank, fault.message);
+void FlightDump::write(const std::optional<Error>& fault, const std::string& record) const {
+  const std::string what =
+      fault ? fmt::format("comm: '{}' ends on rank {}: {}", name, rank, fault->message)
+            : fmt::format("comm: '{}' on rank {}, as SIGUSR2 asks", name, rank);
   if (folder.empty()) {
     log_warning(what);
     log_lines(last_lines(record, kShown));
     return;
   }
   const Path file = folder / fmt::format("flight-rank-{}.{}.jsonl", rank, as_file_name(name));
-  const nlohmann::json head = {{"rank", rank}, {"communicator", name}, {"fault", fault.message}};
+  nlohmann::json head = {{"rank", rank}, {"communicator", name}};
+  if (fault) {
+    head["fault"] = fault->message;
+  }
   const Result<void> written = write_file(file, dump_json(head) + "\n" + record);
   if (!written) {
     log_warning(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fault leaves for people: the fault and the flight record of this rank. Into the file
-// `<folder>/flight-rank-<rank>.<name>.jsonl`, where there is a folder for the status: one JSON line
-// that says what happened, then the operations. Otherwise the fault and the last 16 operations go
-// to the log.
+// What a fault leaves for people, and what SIGUSR2 gives them (dump_signal.h): the flight record of
+// this rank. Into the file `<folder>/flight-rank-<rank>.<name>.jsonl`, where there is a folder for
+// the status: one JSON line that says why, then the operations. Otherwise the reason and the last
+// 16 operations go to the log.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/file.h"
@@ -18,8 +19,9 @@ struct FlightDump {
   std::int32_t rank = 0;
   Path folder;  // empty: the log
 
-  // `record` is Recorder::to_json_lines(). What cannot be written is said in the log.
-  void write(const Error& fault, const std::string& record) const;
+  // `record` is Recorder::to_json_lines(). Without a fault it was asked for. What cannot be written
+  // is said in the log.
+  void write(const std::optional<Error>& fault, const std::string& record) const;
 };
 
 }  // namespace trainyard::comm

@@ -29,6 +29,14 @@ TEST(FlightDump, GoesIntoAFileWhereThereIsAFolder) {
             "\n{\"sequence\":1}\n{\"sequence\":2}\n");
 }
 
+TEST(FlightDump, NamesNoFaultWhereThereIsNone) {
+  const auto folder = TempDir::make();
+  const FlightDump dump{.name = "world", .rank = 3, .folder = folder->path()};
+  dump.write(std::nullopt, numbered(1));
+  EXPECT_EQ(*read_file(folder->path() / "flight-rank-3.world.jsonl"),
+            "{\"communicator\":\"world\",\"rank\":3}\n{\"sequence\":1}\n");
+}
+
 TEST(FlightDump, ShowsTheLast16OperationsOtherwise) {
   ::testing::internal::CaptureStderr();
   FlightDump{.name = "world", .rank = 3, .folder = {}}.write(kDeath, numbered(20));

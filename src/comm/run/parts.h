@@ -35,8 +35,9 @@ struct Communicator::Parts {
   std::function<Result<std::shared_ptr<std::byte[]>>(std::size_t)> allocate;
   // Tells the other ranks; called once, from any thread, before anyone gets the error.
   std::function<void(const Error&)> spread;
-  // Writes the flight record down for people; called once, after `spread`.
-  std::function<void(const Error&, const std::string& record)> dump;
+  // Writes the flight record down for people: after `spread`, and, without a fault, when SIGUSR2
+  // asks for it. One call at a time.
+  std::function<void(const std::optional<Error>&, const std::string& record)> dump;
   std::shared_ptr<ProgressBoard> board;  // may be null; the watchdog
 };
 
