@@ -230,6 +230,7 @@ std::unique_ptr<Transport> Assembly::make_fabric(std::uint32_t channel) {
 
 std::vector<std::string> Assembly::names() const {
   std::vector<std::string> names;
+  names.reserve(joined_.members.size());
   for (const Member& member : joined_.members) {
     names.push_back(describe(member));
   }

@@ -67,6 +67,7 @@ Result<std::vector<std::vector<std::string>>> introduce(const Introduction& intr
     return introduction.own.error();
   }
   std::vector<std::string> keys;
+  keys.reserve(members.size());
   for (const Member& member : members) {
     keys.push_back(key(member.rank));
   }
