@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = Path(os.environ.get("YARD_COMM_LIBRARY", ROOT / "build/release/lib/libyardcomm.so"))
-ABI = 1
+ABI = 2
 
 CODES = ("OK INVALID_ARGUMENT NOT_FOUND ALREADY_EXISTS CONFLICT DENIED EXHAUSTED UNAVAILABLE DEADLINE CANCELLED "
          "CORRUPT UNIMPLEMENTED INTERNAL").split()
@@ -42,7 +42,7 @@ class StoreFace(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("rank", c_int32), ("size", c_int32), ("timeout_ms", c_int64),
                 ("join_timeout_ms", c_int64), ("interface", c_char_p), ("host", c_char_p), ("transports", c_char_p),
-                ("table", c_char_p)]
+                ("table", c_char_p), ("mesh_scratch", c_uint64), ("mesh_sort", c_uint64), ("sweep_ms", c_int64)]
 
 
 class Operation(ctypes.Structure):
