@@ -24,6 +24,7 @@ target_precompile_headers(pch_shareable PRIVATE ${YARD_STD_HEADERS} <nlohmann/js
 if(BUILD_TESTING)
   add_library(pch_test OBJECT ${CMAKE_BINARY_DIR}/empty.cc)
   target_compile_definitions(pch_test PRIVATE JSON_USE_IMPLICIT_CONVERSIONS=0)
+  target_compile_options(pch_test PRIVATE ${YARD_TEST_OPTIONS})
   target_link_libraries(pch_test PRIVATE GTest::gmock)
   target_precompile_headers(pch_test PRIVATE ${YARD_STD_HEADERS} <nlohmann/json.hpp> <gmock/gmock.h>
                                              <gtest/gtest.h>)
