@@ -163,6 +163,9 @@ Fault lost(const InstanceFacts& instance, const Facts& facts) {
   } else if (!has_reported) {
     why += " before its first report";
   }
+  if (!instance.unstored.empty()) {
+    why += "; the server could not keep what it had reported: " + instance.unstored;
+  }
   const WallTime at = instance.last_report ? instance.last_report->wall
                                            : instance.heard.value_or(facts.launched.wall);
   Fault fault =

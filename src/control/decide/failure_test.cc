@@ -202,6 +202,16 @@ TEST(LostInstance, IsKnownToHaveReportedAfterARestartOfTheServer) {
               HasSubstr("algo-2 was lost (no report for more than 60 s)"));
 }
 
+TEST(LostInstance, SaysWhatKeptTheServerFromStoringItsReports) {
+  const auto unstored = [](InstanceFacts& instance) {
+    instance.heard = kTestTime;
+    instance.unstored = "storing reports: No space left on device";
+  };
+  EXPECT_THAT(reason_when_lost(unstored, after(kFirstReport + Duration(1))),
+              HasSubstr("algo-2 was lost (no report for more than 60 s; the server could not keep "
+                        "what it had reported: storing reports: No space left on device)"));
+}
+
 TEST(LostInstance, IsTheCauseOfAFailureWhileItsLastReportTravelled) {
   Facts facts = facts_in(wire::Phase::kTraining);
   end(facts.instances[0], exit_with(1, Duration(-400)));

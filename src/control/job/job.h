@@ -157,7 +157,8 @@ struct InstanceFacts {
   int incarnation = 1;                 // the epoch in which its supervisor was started
   std::optional<WallTime> heard = {};  // when it last reported something new
   bool is_flushing = false;  // its processes have ended, their checkpoints are on the way to S3
-  // These two are not stored: a restarted server starts from what it sees.
+  // These three are not stored: a restarted server starts from what it sees.
+  std::string unstored = {};  // why the server could not keep its last reports; empty: it could
   bool supervisor_ended = false;
   std::optional<Now> last_report = {};  // none before the first
 };

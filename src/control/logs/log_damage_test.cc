@@ -216,10 +216,21 @@ TEST_F(LogOnAFailingDisk, WhatIsSentAgainGoesToAnotherSegment) {
   ASSERT_FALSE(stream_->sync());
   ASSERT_TRUE(append("b"));
   ASSERT_TRUE(stream_->sync());
-  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "stream/00000000000000000002.log"));
-  EXPECT_THAT(texts(), ElementsAre("a", "b", "b"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "stream/00000000000000000001.log"));
+  EXPECT_THAT(texts(), ElementsAre("a", "b"));
   stream_ = *LogStream::open(folder_.path() / "stream", at(5));
-  EXPECT_THAT(texts(), ElementsAre("a", "b", "b"));
+  EXPECT_THAT(texts(), ElementsAre("a", "b"));
+}
+
+// They were acknowledged before it was opened: nobody sends them again.
+TEST_F(LogOnAFailingDisk, WhatWasThereWhenItWasOpenedStays) {
+  ASSERT_TRUE(append("a"));
+  stream_ = *LogStream::open(folder_.path() / "stream", at(5), {.sync_file = &sync_file});
+  ASSERT_TRUE(append("b"));
+  errors_ = 1;
+  ASSERT_FALSE(stream_->sync());
+  ASSERT_TRUE(append("b") && stream_->sync());
+  EXPECT_THAT(texts(), ElementsAre("a", "b"));
 }
 
 TEST_F(LogOnAFailingDisk, AnEmptySegmentIsBegunAgain) {

@@ -123,6 +123,7 @@ Result<bool> LogStream::recover_active(std::uint64_t first_position) {
   // Written before, but perhaps never synced: no clock tells. To sync what is clean costs little.
   synced_to_ = index.summary.first_position;
   directory_is_dirty_ = true;
+  kept_ = index;
   active_ = std::move(index);
   file_ = std::make_shared<const Fd>(std::move(file));
   return true;

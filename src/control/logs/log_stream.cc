@@ -238,6 +238,7 @@ Result<void> LogStream::begin_segment(std::uint64_t first_position, WallTime now
   index.summary.created = now;
   const MutexLock lock(mutex_);
   sealed_ = std::move(sealed);
+  kept_ = index;
   active_ = std::move(index);
   file_ = std::make_shared<const Fd>(std::move(file));
   synced_to_ = first_position;
@@ -264,6 +265,22 @@ Result<void> LogStream::seal() {
   return begin_segment(summary.end_position, summary.last_ingested, std::move(sealed));
 }
 
+// Readers find out by the count before they miss the bytes in the file.
+Result<void> LogStream::drop_unsynced() {
+  std::shared_ptr<const Fd> file;
+  std::uint64_t end = 0;
+  {
+    const MutexLock lock(mutex_);
+    active_ = kept_;
+    ++drops_;
+    file = file_;
+    end = kept_.summary.end_offset;
+  }
+  return ::ftruncate(file->get(), static_cast<off_t>(end)) == 0
+             ? Result<void>()
+             : errno_error("cannot truncate a log segment", errno);
+}
+
 Result<void> LogStream::append(std::span<const LogEvent> events, WallTime now) {
   std::string bytes;
   for (const LogEvent& event : events) {
@@ -276,6 +293,9 @@ Result<void> LogStream::append(std::span<const LogEvent> events, WallTime now) {
     return {};
   }
   const MutexLock writing(writer_);
+  if (failed_sync()) {
+    YARD_TRY(drop_unsynced());
+  }
   Snapshot before = snapshot();
   if (before.active.summary.end_offset >= options_.segment_bytes || failed_sync()) {
     YARD_TRY(seal());
@@ -309,12 +329,17 @@ Result<void> LogStream::append(std::span<const LogEvent> events, WallTime now) {
 
 LogStream::Snapshot LogStream::snapshot() const {
   const MutexLock lock(mutex_);
-  return {.sealed = sealed_, .active = active_};
+  return {.sealed = sealed_, .active = active_, .drops = drops_};
 }
 
 Result<LogPage> LogStream::read(const LogQuery& query) {
-  Reader reader(*this, snapshot());
+  Snapshot now = snapshot();
+  const int drops = now.drops;
+  Reader reader(*this, std::move(now));
   YARD_TRY(LogPage page, query.backward ? reader.backward(query) : reader.forward(query));
+  if (snapshot().drops != drops) {
+    return read(query);  // of lines that are no longer there
+  }
   if (!page.events.empty() && !is_synced(page.events.back().position)) {
     YARD_TRY(sync());
   }
@@ -364,19 +389,19 @@ std::optional<Error> LogStream::failed_sync() const {
 Result<void> LogStream::sync() {
   const MutexLock one_at_a_time(syncer_);
   std::shared_ptr<const Fd> file;
-  std::uint64_t to = 0;
+  SegmentIndex written;
   bool with_directory = false;
   {
     const MutexLock lock(mutex_);
     file = file_;
-    to = active_.summary.end_position;
     with_directory = directory_is_dirty_;
-    if (!with_directory && synced_to_ >= to) {
+    if (!with_directory && synced_to_ >= active_.summary.end_position) {
       return {};  // by the one before
     }
     if (failed_sync_) {
       return *failed_sync_;
     }
+    written = active_;
   }
   const Result<void> synced = sync_files(*file, with_directory);
   const MutexLock lock(mutex_);
@@ -386,7 +411,10 @@ Result<void> LogStream::sync() {
     }
     return synced;
   }
-  synced_to_ = std::max(synced_to_, to);
+  synced_to_ = std::max(synced_to_, written.summary.end_position);
+  if (file == file_) {
+    kept_ = std::move(written);
+  }
   // A segment that was begun meanwhile has made the directory dirty again.
   directory_is_dirty_ = directory_is_dirty_ && file != file_;
   return {};

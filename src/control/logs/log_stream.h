@@ -80,8 +80,8 @@ class LogStream {
   bool is_dirty() const;
   // What has been appended before the call survives power loss after it. After an error nobody can
   // tell what of the segment is on disk: sync() repeats that error, and so nothing more of it is
-  // shown or acknowledged, until append() has begun another. Lines that were not acknowledged come
-  // again.
+  // shown or acknowledged. The next append() takes out again what had come since the last sync that
+  // succeeded, and begins another segment: who was told of the error sends it once more.
   Result<void> sync();
 
  private:
@@ -91,6 +91,7 @@ class LogStream {
   struct Snapshot {
     Sealed sealed;
     SegmentIndex active;
+    int drops = 0;
   };
   class Reader;
 
@@ -101,6 +102,7 @@ class LogStream {
   void tell_of_damage(std::uint64_t bytes, std::uint64_t first_position) const;
   Result<void> begin_segment(std::uint64_t first_position, WallTime now, Sealed sealed);
   Result<void> seal();
+  Result<void> drop_unsynced();
   Result<void> sync_files(const Fd& file, bool with_directory) const;
   std::optional<Error> failed_sync() const;
   Snapshot snapshot() const;
@@ -123,6 +125,9 @@ class LogStream {
   // Shared with a sync() in flight, which outlives the sealing of the segment.
   std::shared_ptr<const Fd> file_ GUARDED_BY(mutex_);
   std::uint64_t synced_to_ GUARDED_BY(mutex_) = 0;  // position
+  // The newest segment as it was at its last sync, or when it was opened.
+  SegmentIndex kept_ GUARDED_BY(mutex_);
+  int drops_ GUARDED_BY(mutex_) = 0;  // how often a segment has been cut back to that
   bool directory_is_dirty_ GUARDED_BY(mutex_) = false;
   std::optional<Error> failed_sync_ GUARDED_BY(mutex_);  // of the newest segment
 };

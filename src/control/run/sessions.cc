@@ -100,6 +100,7 @@ void Sessions::open(const std::string& job, const std::vector<Opening>& openings
                                            .log_stream = opening.assignment.log_stream,
                                            .facts = opening.row.facts,
                                            .acknowledged = opening.row.acknowledged,
+                                           .logged = opening.row.acknowledged,
                                            .commands = opening.row.commands,
                                            .numbers = heard[opening.row.token_hash]};
     }
@@ -259,6 +260,7 @@ Result<Sessions::Batch> Sessions::begin_batch(const std::string& token_hash,
                .log_stream = session.log_stream,
                .facts = session.facts,
                .acknowledged = session.acknowledged,
+               .logged = session.logged,
                .was_busy = was_busy};
 }
 
@@ -268,19 +270,26 @@ void Sessions::end_batch(const std::string& token_hash, const Batch& batch) {
   if (found != sessions_.end() && found->second.key == batch.key) {
     found->second.facts = batch.facts;
     found->second.acknowledged = batch.acknowledged;
+    found->second.logged = batch.logged;
     found->second.is_storing = false;
   }
 }
 
-// The lines first: if we die in between, they come again and stand twice, but none is missing.
-// Points of metrics are in the transaction: each counts once. False when the attempt is over.
-Result<bool> Sessions::store(const Batch& batch, const std::vector<LogEvent>& events,
-                             const std::vector<wire::MetricPoint>& points) {
+// The lines first: if we die before the facts are stored, they come again and stand twice, but none
+// is missing. If we live on, what is repeated is known by its number.
+Result<void> Sessions::store_lines(Batch& batch, const std::vector<LogEvent>& events) {
   if (!events.empty()) {
     YARD_TRY(logs_.append(kTrainingLogGroup, batch.log_stream, events));
     // On disk first: the instance forgets what is acknowledged.
     YARD_TRY(logs_.sync(kTrainingLogGroup, batch.log_stream));
   }
+  batch.logged = std::max(batch.logged, batch.acknowledged);
+  return {};
+}
+
+// Points of metrics are in the transaction: each counts once. False when the attempt is over.
+Result<bool> Sessions::store_facts(const Batch& batch,
+                                   const std::vector<wire::MetricPoint>& points) {
   return database_.write([&](Connection& connection) -> Result<bool> {
     YARD_TRY(const bool is_current,
              save_facts(connection, batch.key, batch.facts, batch.acknowledged));
@@ -289,6 +298,19 @@ Result<bool> Sessions::store(const Batch& batch, const std::vector<LogEvent>& ev
     }
     return is_current;
   });
+}
+
+// What it said has to come again. That it speaks has been heard.
+Error Sessions::refuse(const std::string& token_hash, Batch batch, std::int64_t logged,
+                       const Now& received, Error why) {
+  batch.logged = logged;
+  end_batch(token_hash, batch);
+  batch.facts.unstored = why.message;
+  news_({.key = std::move(batch.key),
+         .acknowledged = batch.acknowledged,
+         .facts = std::move(batch.facts),
+         .received = received});
+  return why;
 }
 
 Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
@@ -310,18 +332,23 @@ Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
     }
     batch.acknowledged = report.seq;
     learn(report, batch.facts);
-    for (const wire::LogLine& line : report.lines) {
-      events.push_back({.at = line.at, .text = line.text});
+    if (report.seq > before.logged) {
+      for (const wire::LogLine& line : report.lines) {
+        events.push_back({.at = line.at, .text = line.text});
+      }
     }
     points.insert(points.end(), report.points.begin(), report.points.end());
   }
   if (batch.acknowledged != before.acknowledged) {
     batch.facts.heard = received.wall;
-    const Result<bool> stored = store(batch, events, points);
-    if (!stored || !*stored) {
+    const Result<void> logged = store_lines(batch, events);
+    const Result<bool> stored = logged ? store_facts(batch, points) : logged.error();
+    if (!stored) {
+      return refuse(hash, before, batch.logged, received, stored.error().in("storing reports"));
+    }
+    if (!*stored) {
       end_batch(hash, before);
-      return stored ? Result<json>(json{{"acknowledged", highest(reports)}})
-                    : Result<json>(stored.error().in("storing reports"));
+      return json{{"acknowledged", highest(reports)}};
     }
   }
   if (!before.was_busy) {

@@ -76,6 +76,9 @@ class Sessions {
     std::string log_stream;
     InstanceFacts facts;
     std::int64_t acknowledged = 0;
+    // The lines of reports up to here are in the log; ahead of `acknowledged` while the database
+    // refuses the facts that came with them.
+    std::int64_t logged = 0;
     std::vector<wire::Command> commands;
     bool is_storing = false;          // one thread is between reading the facts and writing them
     wire::HeardNumbers numbers = {};  // kept over attempts, as the token is
@@ -92,6 +95,7 @@ class Sessions {
     std::string log_stream;
     InstanceFacts facts;
     std::int64_t acknowledged = 0;
+    std::int64_t logged = 0;
     bool was_busy = false;
     bool is_old = false;  // of an attempt that is over: to be dropped
   };
@@ -105,8 +109,10 @@ class Sessions {
   void answer_polls();
   Result<Batch> begin_batch(const std::string& token_hash, std::optional<int> epoch);
   void end_batch(const std::string& token_hash, const Batch& batch);
-  Result<bool> store(const Batch& batch, const std::vector<LogEvent>& events,
-                     const std::vector<wire::MetricPoint>& points);
+  Error refuse(const std::string& token_hash, Batch batch, std::int64_t logged, const Now& received,
+               Error why);
+  Result<void> store_lines(Batch& batch, const std::vector<LogEvent>& events);
+  Result<bool> store_facts(const Batch& batch, const std::vector<wire::MetricPoint>& points);
 
   Database& database_;
   LogStore& logs_;
