@@ -113,12 +113,57 @@ Error fault_at(const YAML::Mark& mark, std::string_view text) {
   return {.code = Code::kInvalidArgument, .message = fmt::format("config.yaml: {}{}", line, text)};
 }
 
-Result<void> only_keys(const YAML::Node& node, const std::set<std::string>& known) {
+std::string shown(const YAML::Node& node) {
+  return node.IsScalar()     ? fmt::format("'{}'", node.Scalar())
+         : node.IsSequence() ? "a list"
+         : node.IsMap()      ? "a mapping"
+                             : "nothing";
+}
+
+// "line 2: instances is a number from 1 to 10000, not 'many'".
+Error is_wrong(const YAML::Node& node, std::string_view key, std::string_view wanted) {
+  return fault_at(node.Mark(), fmt::format("{} is {}, not {}", key, wanted, shown(node)));
+}
+
+template <typename T>
+Result<T> read_value(const YAML::Node& node, std::string_view key, std::string_view wanted) {
+  T value{};
+  if (!YAML::convert<T>::decode(node, value)) {
+    return is_wrong(node, key, wanted);
+  }
+  return value;
+}
+
+Result<std::vector<std::string>> read_words(const YAML::Node& node, std::string_view key,
+                                            std::string_view wanted) {
+  if (!node.IsSequence()) {
+    return is_wrong(node, key, wanted);
+  }
+  std::vector<std::string> words;
+  for (const YAML::Node& item : node) {
+    YARD_TRY(std::string word, read_value<std::string>(item, key, wanted));
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+Result<int> read_number(const YAML::Node& node, std::string_view key, std::int64_t least,
+                        std::int64_t most) {
+  const std::string wanted = fmt::format("a number from {} to {}", least, most);
+  YARD_TRY(const int value, read_value<int>(node, key, wanted));
+  if (value < least || value > most) {
+    return is_wrong(node, key, wanted);
+  }
+  return value;
+}
+
+Result<void> only_keys(const YAML::Node& node, std::string_view what,
+                       const std::set<std::string>& known) {
   if (!node.IsMap()) {
-    return fault_at(node.Mark(), "a mapping of keys to values is expected here");
+    return is_wrong(node, what, "a mapping of keys to values");
   }
   for (const auto& item : node) {
-    const auto key = item.first.as<std::string>();
+    YARD_TRY(const auto key, read_value<std::string>(item.first, "a key", "a word"));
     if (!known.contains(key)) {
       const std::vector<std::string> names(known.begin(), known.end());
       return fault_at(item.first.Mark(),
@@ -129,23 +174,20 @@ Result<void> only_keys(const YAML::Node& node, const std::set<std::string>& know
 }
 
 Result<void> read_capacity(const YAML::Node& node, Machine& machine) {
-  YARD_TRY(only_keys(node, {"instances", "gpus", "gpu_device"}));
+  YARD_TRY(only_keys(node, "capacity", {"instances", "gpus", "gpu_device"}));
   if (const YAML::Node instances = node["instances"]) {
-    machine.instances = instances.as<int>();
-    if (machine.instances < 1 || machine.instances > kMostInstances) {
-      return fault_at(instances.Mark(), fmt::format("instances is 1 to {}", kMostInstances));
-    }
+    YARD_TRY(machine.instances, read_number(instances, "instances", 1, kMostInstances));
   }
   if (const YAML::Node device = node["gpu_device"]) {
-    machine.gpu_device = device.as<std::string>();
+    constexpr std::string_view kWanted = "an absolute path with one '*' in its last part";
+    YARD_TRY(machine.gpu_device, read_value<std::string>(device, "gpu_device", kWanted));
     if (!is_device_pattern(machine.gpu_device)) {
-      return fault_at(device.Mark(),
-                      "gpu_device is an absolute path with one '*' in its last part");
+      return is_wrong(device, "gpu_device", kWanted);
     }
     machine.gpus = devices_of_machine(machine.gpu_device);
   }
   if (const YAML::Node gpus = node["gpus"]) {
-    machine.gpus = gpus.as<std::vector<std::string>>();
+    YARD_TRY(machine.gpus, read_words(gpus, "gpus", "a list of numbers"));
     const std::set<std::string> distinct(machine.gpus.begin(), machine.gpus.end());
     if (distinct.size() != machine.gpus.size()) {
       return fault_at(gpus.Mark(), "a GPU is named twice");
@@ -156,12 +198,14 @@ Result<void> read_capacity(const YAML::Node& node, Machine& machine) {
 
 Result<void> read_images(const YAML::Node& node, Config& config) {
   if (!node.IsMap()) {
-    return fault_at(node.Mark(), "images maps patterns to environments");
+    return is_wrong(node, "images", "a mapping of patterns to environments");
   }
   std::vector<ImageRule> rules;
   for (const auto& item : node) {
-    ImageRule rule{.pattern = item.first.as<std::string>(),
-                   .environment = item.second.as<std::string>()};
+    ImageRule rule;
+    YARD_TRY(rule.pattern, read_value<std::string>(item.first, "an image's pattern", "a word"));
+    YARD_TRY(rule.environment,
+             read_value<std::string>(item.second, rule.pattern, "the name of an environment"));
     if (!config.environments.contains(rule.environment)) {
       return fault_at(item.second.Mark(),
                       fmt::format("no environment is named '{}'", rule.environment));
@@ -174,14 +218,17 @@ Result<void> read_images(const YAML::Node& node, Config& config) {
 
 Result<void> read_environments(const YAML::Node& node, Config& config) {
   if (!node.IsMap()) {
-    return fault_at(node.Mark(), "environments maps names to directories");
+    return is_wrong(node, "environments", "a mapping of names to directories");
   }
   for (const auto& item : node) {
-    const auto directory = item.second.as<std::string>();
+    constexpr std::string_view kWanted = "the absolute path of a directory";
+    YARD_TRY(const auto name,
+             read_value<std::string>(item.first, "an environment's name", "a word"));
+    YARD_TRY(const auto directory, read_value<std::string>(item.second, name, kWanted));
     if (!directory.starts_with('/')) {
-      return fault_at(item.second.Mark(), "an environment's directory is an absolute path");
+      return is_wrong(item.second, name, kWanted);
     }
-    config.environments[item.first.as<std::string>()] = directory;
+    config.environments[name] = directory;
   }
   return {};
 }
@@ -194,11 +241,8 @@ Result<std::optional<std::chrono::seconds>> read_seconds(const YAML::Node& root,
     return std::optional<std::chrono::seconds>();
   }
   constexpr std::chrono::seconds kMost = std::chrono::hours(24);
-  const std::chrono::seconds value(node.as<int>());
-  if (value < least || value > kMost) {
-    return fault_at(node.Mark(), fmt::format("{} is {} to {}", key, least.count(), kMost.count()));
-  }
-  return std::optional(value);
+  YARD_TRY(const int value, read_number(node, key, least.count(), kMost.count()));
+  return std::optional(std::chrono::seconds(value));
 }
 
 Result<Config> read_config(const YAML::Node& root, Config config) {
@@ -206,7 +250,8 @@ Result<Config> read_config(const YAML::Node& root, Config config) {
     return config;
   }
   YARD_TRY(only_keys(
-      root, {"capacity", "images", "environments", "stop_grace_seconds", "upload_limit_seconds"}));
+      root, "it",
+      {"capacity", "images", "environments", "stop_grace_seconds", "upload_limit_seconds"}));
   if (const YAML::Node capacity = root["capacity"]) {
     YARD_TRY(read_capacity(capacity, config.machine));
   }

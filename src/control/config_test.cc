@@ -119,18 +119,37 @@ TEST_P(ConfigMistakes, AreNamedWithTheirLine) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, ConfigMistakes,
-    testing::Values(Mistake{"capacity:\n  instances: many\n", "line 2"},
-                    Mistake{"capacity:\n  instances: 0\n", "line 2: instances is 1 to"},
-                    Mistake{"capacity: {cores: 3}\n", "line 1: unknown key 'cores'"},
-                    Mistake{"a: [1,\n", "line 2"},
-                    Mistake{"\nimages: {x: nowhere}\n",
-                            "line 2: no environment is named 'nowhere'"},
-                    Mistake{"environments: {x: relative}\n", "line 1"},
-                    Mistake{"capacity: {gpus: [1, 1]}\n", "a GPU is named twice"},
-                    Mistake{"capacity:\n  gpu_device: /dev/nvidia\n", "line 2: gpu_device is"},
-                    Mistake{"capacity: {gpu_device: dev/gpu*}\n", "line 1: gpu_device is"},
-                    Mistake{"capacity: {gpu_device: /dev/*/gpu}\n", "line 1: gpu_device is"},
-                    Mistake{"- list\n", "line 1"}));
+    testing::Values(
+        Mistake{"capacity:\n  instances: many\n",
+                "line 2: instances is a number from 1 to 10000, not 'many'"},
+        Mistake{"capacity:\n  instances: 0\n",
+                "line 2: instances is a number from 1 to 10000, not '0'"},
+        Mistake{"capacity: {instances: [1]}\n",
+                "instances is a number from 1 to "
+                "10000, not a list"},
+        Mistake{"capacity: 4\n", "line 1: capacity is a mapping of keys to values, not '4'"},
+        Mistake{"capacity: {gpus: all}\n", "gpus is a list of numbers, not 'all'"},
+        Mistake{"capacity: {gpus: [[0]]}\n", "gpus is a list of numbers, not a list"},
+        Mistake{"capacity: {gpu_device: {}}\n", "not a mapping"},
+        Mistake{"stop_grace_seconds: 2 min\n",
+                "stop_grace_seconds is a number from 0 to 86400, not '2 min'"},
+        Mistake{"upload_limit_seconds: 1h\n",
+                "upload_limit_seconds is a number from 1 to 86400, not '1h'"},
+        Mistake{"images: torch\n", "images is a mapping of patterns to environments, not 'torch'"},
+        Mistake{"images: {'me/*': [a]}\n", "me/* is the name of an environment, not a list"},
+        Mistake{"environments: {mine: {}}\n",
+                "mine is the absolute path of a directory, not a mapping"},
+        Mistake{"capacity: {cores: 3}\n", "line 1: unknown key 'cores'"},
+        Mistake{"a: [1,\n", "line 2"},
+        Mistake{"\nimages: {x: nowhere}\n", "line 2: no environment is named 'nowhere'"},
+        Mistake{"environments: {x: relative}\n",
+                "line 1: x is the absolute path of a "
+                "directory, not 'relative'"},
+        Mistake{"capacity: {gpus: [1, 1]}\n", "a GPU is named twice"},
+        Mistake{"capacity:\n  gpu_device: /dev/nvidia\n", "line 2: gpu_device is"},
+        Mistake{"capacity: {gpu_device: dev/gpu*}\n", "line 1: gpu_device is"},
+        Mistake{"capacity: {gpu_device: /dev/*/gpu}\n", "line 1: gpu_device is"},
+        Mistake{"- list\n", "line 1: it is a mapping of keys to values, not a list"}));
 
 TEST(EnvironmentDirectory, SaysHowToMakeAMissingOne) {
   Config config;
