@@ -255,9 +255,16 @@ bool has_model(const Facts& facts, Secondary status) {
   });
 }
 
+// One that is ready may have heard that it may go, and what it said of it may be lost.
+bool never_ran(const InstanceFacts& instance) {
+  return !instance.exit &&
+         (instance.phase < Phase::kReady || (instance.phase < Phase::kTraining && instance.error));
+}
+
 // It may have written something, and nobody has seen that it arrived.
 bool lacks_results(const InstanceFacts& instance) {
-  const bool had_none = instance.exit && !instance.exit->has_model && !instance.exit->has_output;
+  const bool had_none = never_ran(instance) ||
+                        (instance.exit && !instance.exit->has_model && !instance.exit->has_output);
   return instance.phase != Phase::kFinished && !had_none;
 }
 

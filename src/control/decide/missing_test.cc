@@ -84,6 +84,22 @@ TEST(DecideMissing, IsNotSaidOfOneThatHadNothing) {
   EXPECT_EQ(stopping.last_message(), "Training job stopped");
 }
 
+// Of an installation that fails, say.
+TEST(DecideMissing, IsNotSaidOfOneWhoseProgramNeverRan) {
+  Job job = running_job(Secondary::kDownloading, 1);
+  Facts facts = facts_in(Phase::kDownloading, 1);
+  facts.instances[0].error = Error{.code = Code::kInvalidArgument,
+                                   .message = "install requirements.txt: exited with code 1"};
+  settle(job, facts, kNow);
+  facts.call = Result<void>();
+  settle(job, facts, kNow);
+  ASSERT_EQ(job.stage, Stage::kDone);
+  EXPECT_THAT(job.outcome.value_or(Outcome{}).reason, HasSubstr("install requirements.txt"));
+  for (const Transition& step : job.transitions) {
+    EXPECT_THAT(step.message, Not(HasSubstr("are missing")));
+  }
+}
+
 TEST(DecideMissing, NamesAtMostThree) {
   Stopping stopping(5);
   for (InstanceFacts& instance : stopping.facts.instances) {
