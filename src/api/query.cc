@@ -221,8 +221,9 @@ WireError query_denied(std::string_view service, std::string_view operation,
                        std::string_view caller_arn) {
   return {.code = service == kEc2 ? "UnauthorizedOperation" : "AccessDenied",
           .http_status = 403,
-          .message = "User: " + std::string(caller_arn) + " is not authorized to perform: " +
-                     std::string(service) + ":" + std::string(operation)};
+          .message = "User: " + std::string(caller_arn) +
+                     " is not authorized to perform: " + std::string(service) + ":" +
+                     std::string(operation) + " because Trainyard does not serve it"};
 }
 
 }  // namespace trainyard::api

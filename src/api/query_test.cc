@@ -89,10 +89,11 @@ TEST(QueryError, CarriesAnyText) {
 
 TEST(QueryError, HasAFormOfItsOwnForEc2) {
   const WireError error = query_denied("ec2", "DescribeVpcs", "arn:aws:iam::1:user/a");
-  EXPECT_EQ(query_error_xml(error, "ec2", "id"),
-            "<Response><Errors><Error><Code>UnauthorizedOperation</Code><Message>User: "
-            "arn:aws:iam::1:user/a is not authorized to perform: ec2:DescribeVpcs</Message>"
-            "</Error></Errors><RequestID>id</RequestID></Response>");
+  EXPECT_EQ(
+      query_error_xml(error, "ec2", "id"),
+      "<Response><Errors><Error><Code>UnauthorizedOperation</Code><Message>User: "
+      "arn:aws:iam::1:user/a is not authorized to perform: ec2:DescribeVpcs because "
+      "Trainyard does not serve it</Message></Error></Errors><RequestID>id</RequestID></Response>");
 }
 
 TEST(QueryDenied, NamesTheServiceThatWasCalled) {

@@ -320,7 +320,7 @@ void collect_unknown(const Shape& shape, const Json& value, const std::string& p
 Error not_served(std::string_view service, std::string_view operation) {
   return {.code = Code::kUnimplemented,
           .message = "The operation " + std::string(operation) + " of " + std::string(service) +
-                     " is not served",
+                     " is not served by Trainyard",
           .subject = "operation"};
 }
 

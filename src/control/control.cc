@@ -85,7 +85,7 @@ class ControlImpl final : public Control {
       return call_iam(operation, input, options_.account);
     }
     return Error{.code = Code::kUnimplemented,
-                 .message = fmt::format("The operation {} is not served.", operation),
+                 .message = fmt::format("The operation {} is not served by Trainyard.", operation),
                  .subject = "operation"};
   }
 

@@ -82,8 +82,8 @@ void log_if_ours(const Error& error, std::string_view service, std::string_view 
 // few know what an AmazonEC2ContainerRegistry_V20150921 is.
 Error not_served(const http::Request& request, const Route& route) {
   return {.code = Code::kUnimplemented,
-          .message = fmt::format("The operation {}:{} is not served.", claimed_service(request),
-                                 route.operation),
+          .message = fmt::format("The operation {}:{} is not served by Trainyard.",
+                                 claimed_service(request), route.operation),
           .subject = "operation"};
 }
 
@@ -91,7 +91,8 @@ api::WireError rest_denied(const http::Request& request, const std::string& serv
                            const control::Caller& caller) {
   return {.code = "AccessDeniedException",
           .http_status = 403,
-          .message = fmt::format("User: {} is not authorized to call the service {}: {} {}",
+          .message = fmt::format("User: {} is not authorized to call the service {}: {} {}: it "
+                                 "is not served by Trainyard",
                                  caller.arn, service, request.method, request.path)};
 }
 

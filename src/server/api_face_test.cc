@@ -176,8 +176,9 @@ TEST_F(ApiFaceTest, DeniesWhatItDoesNotServeOfIamInXml) {
   EXPECT_EQ(answer.response.status, 403);
   EXPECT_EQ(answer.header("Content-Type"), "text/xml");
   EXPECT_THAT(answer.response.body, HasSubstr("<Code>AccessDenied</Code>"));
-  EXPECT_THAT(answer.response.body, HasSubstr("user/admin is not authorized to perform: "
-                                              "iam:CreateRole"));
+  EXPECT_THAT(answer.response.body,
+              HasSubstr("user/admin is not authorized to perform: "
+                        "iam:CreateRole because Trainyard does not serve it"));
   EXPECT_THAT(control_.asked, IsEmpty());
 }
 
@@ -191,7 +192,7 @@ TEST_F(ApiFaceTest, NamesTheServiceThatItDoesNotHave) {
       send_signed(json_request("AmazonEC2ContainerRegistry_V20150921.DescribeImages"), "{}", "ecr")
           .json()["message"]
           .get<std::string>(),
-      HasSubstr("ecr:DescribeImages"));
+      HasSubstr("ecr:DescribeImages is not served by Trainyard"));
 }
 
 TEST_F(ApiFaceTest, DeniesServicesWithPathsInJson) {
@@ -199,7 +200,8 @@ TEST_F(ApiFaceTest, DeniesServicesWithPathsInJson) {
   EXPECT_EQ(answer.response.status, 403);
   EXPECT_EQ(error_of(answer), "AccessDeniedException");
   EXPECT_EQ(answer.header("x-amzn-ErrorType"), "AccessDeniedException");
-  EXPECT_THAT(answer.json()["message"].get<std::string>(), HasSubstr("lambda"));
+  EXPECT_THAT(answer.json()["message"].get<std::string>(),
+              HasSubstr("it is not served by Trainyard"));
 }
 
 TEST_F(ApiFaceTest, RefusesAnUnsignedQueryRequestInXml) {

@@ -92,16 +92,16 @@ def test_simulate_principal_policy_allows_all_in_pages(server):
 def test_a_query_service_denies_by_its_own_name(server, service, call, request_members, action):
     code, message = code_of(getattr(server.client(service), call), **request_members)
     assert code == "AccessDenied"
-    assert message == f"User: {ADMIN} is not authorized to perform: {action}"
+    assert message == f"User: {ADMIN} is not authorized to perform: {action} because Trainyard does not serve it"
 
 
 def test_ec2_ecr_and_lambda_deny_in_the_form_of_their_clients(server):
     code, message = code_of(server.client("ec2").describe_vpcs)
     assert code == "UnauthorizedOperation" and "ec2:DescribeVpcs" in message
     code, message = code_of(server.client("ecr").get_authorization_token)
-    assert code == "UnknownOperationException" and "ecr:GetAuthorizationToken" in message
+    assert code == "UnknownOperationException" and "ecr:GetAuthorizationToken is not served by Trainyard" in message
     code, message = code_of(server.client("lambda").list_functions)
-    assert code == "AccessDeniedException" and "lambda" in message
+    assert code == "AccessDeniedException" and "lambda" in message and "not served by Trainyard" in message
 
 
 @pytest.mark.parametrize("method, path, headers, body", [

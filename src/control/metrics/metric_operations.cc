@@ -140,7 +140,7 @@ Result<json> call_metrics(Database& database, WallTime now, std::string_view ope
     return list_metrics(database, now, input);
   }
   return Error{.code = Code::kUnimplemented,
-               .message = fmt::format("The operation {} is not served.", operation),
+               .message = fmt::format("The operation {} is not served by Trainyard.", operation),
                .subject = "operation"};
 }
 

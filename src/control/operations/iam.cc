@@ -94,7 +94,7 @@ Result<json> call_iam(std::string_view operation, const json& input, const std::
     return simulate(input);
   }
   return Error{.code = Code::kUnimplemented,
-               .message = fmt::format("The operation {} is not served.", operation),
+               .message = fmt::format("The operation {} is not served by Trainyard.", operation),
                .subject = "operation"};
 }
 

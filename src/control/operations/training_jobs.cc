@@ -62,7 +62,7 @@ Result<json> TrainingJobs::call(std::string_view operation, const json& input) {
     }
   }
   return Error{.code = Code::kUnimplemented,
-               .message = fmt::format("The operation {} is not served.", operation),
+               .message = fmt::format("The operation {} is not served by Trainyard.", operation),
                .subject = "operation"};
 }
 
