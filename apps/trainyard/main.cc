@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/program.h"
 #include "doctor/doctor_main.h"
 #include "instance/launch/mpi_command.h"
 #include "instance/mpi/mpi_main.h"
@@ -21,24 +22,6 @@
 
 namespace {
 
-constexpr std::string_view kHelp =
-    "Trainyard runs SageMaker training jobs on your own machines.\n"
-    "\n"
-    "  trainyard server [--home DIR] [--listen ADDRESS:PORT]   serve the API and run the jobs\n"
-    "  trainyard store [import DIR s3://BUCKET/PREFIX]         a store alone; puts files into it\n"
-    "  trainyard certificate                                   make one for https\n"
-    "  trainyard backup DIR | restore DIR | check [DIR]        copy the server's home, make one\n"
-    "                                                          from a copy, look for damage\n"
-    "  trainyard doctor                                        is this machine fit for training?\n"
-    "  trainyard submit job.yaml | list | describe | logs | why | stop\n"
-    "                                                          clients of the API\n"
-    "  trainyard instance ...                                  one instance of a job; the server\n"
-    "                                                          starts it, nobody else\n"
-    "\n"
-    "Each verb explains itself with --help. Clients of AWS work too: point AWS_ENDPOINT_URL at "
-    "the\n"
-    "server and use the keys in its home directory.\n";
-
 int print(std::string_view text, std::FILE* to, int code) {
   std::fwrite(text.data(), 1, text.size(), to);
   return code;
@@ -46,7 +29,7 @@ int print(std::string_view text, std::FILE* to, int code) {
 
 int run(const std::vector<std::string>& args) {
   if (args.empty()) {
-    return print(kHelp, stderr, 2);
+    return print(trainyard::cli::program_help(), stderr, 2);
   }
   const std::string& verb = args.front();
   const std::vector<std::string> rest(args.begin() + 1, args.end());
@@ -86,8 +69,11 @@ int run(const std::vector<std::string>& args) {
   if (verb == "--version") {
     return print("trainyard " + std::string(trainyard::server::version()) + "\n", stdout, 0);
   }
+  if (verb == "help" && !rest.empty() && rest.front() != "help" && !rest.front().starts_with('-')) {
+    return run({rest.front(), "--help"});
+  }
   if (verb == "--help" || verb == "-h" || verb == "help") {
-    return print(kHelp, stdout, 0);
+    return print(trainyard::cli::program_help(), stdout, 0);
   }
   return trainyard::cli::client_main(args);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs of the `trainyard` program that are plain clients of the AWS API: submit, list,
-// describe, logs, why, stop. Whatever they do, `aws sagemaker` and `aws logs` can do too. They know
-// nothing of the server's inside; apps/trainyard/main.cc hands them every verb that is not the
-// server's own.
+// describe, logs, why, stop, delete. Whatever they do, `aws sagemaker` and `aws logs` can do too.
+// They know nothing of the server's inside; apps/trainyard/main.cc hands them every verb that is
+// not the server's own.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 #include "api/model.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/nearest.h"
 
 namespace trainyard::cli {
 namespace {
@@ -61,7 +62,7 @@ Result<Json> convert_mapping(const YAML::Node& node, const std::string& path, Co
     if (object.contains(key)) {
       return fault(pair.first, below, "is given twice");
     }
-    Result<Json> value = convert(key, pair.second, below);
+    Result<Json> value = convert(pair.first, pair.second, below);
     if (!value) {
       return std::move(value).error();
     }
@@ -70,7 +71,7 @@ Result<Json> convert_mapping(const YAML::Node& node, const std::string& path, Co
   return object;
 }
 
-// Of members that the model does not know, and inside of structured hyperparameters.
+// What does not fit its shape, and the inside of structured hyperparameters.
 Result<Json> convert_untyped(const YAML::Node& node, const std::string& path, int depth) {
   if (depth > kMaxDepth) {
     return fault(node, path, "is nested too deeply");
@@ -83,7 +84,7 @@ Result<Json> convert_untyped(const YAML::Node& node, const std::string& path, in
   }
   if (node.IsMap()) {
     return convert_mapping(
-        node, path, [&](const std::string&, const YAML::Node& value, const std::string& below) {
+        node, path, [&](const YAML::Node&, const YAML::Node& value, const std::string& below) {
           return convert_untyped(value, below, depth + 1);
         });
   }
@@ -95,20 +96,42 @@ Result<Json> convert_untyped(const YAML::Node& node, const std::string& path, in
   return list;
 }
 
+// "is unknown; did you mean 'CheckpointConfig'?". The server ignores what it does not know, as AWS
+// does; a person would then train without it.
+std::string unknown_member(const Shape& shape, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const api::Member& member : shape.members) {
+    names.push_back(member.name);
+  }
+  const std::string hint = did_you_mean(name, names);
+  if (!hint.empty()) {
+    return "is unknown" + hint;
+  }
+  std::string known;
+  for (const std::string_view one : names) {
+    known += (known.empty() ? "" : ", ") + std::string(one);
+  }
+  return "is unknown; known are " + known;
+}
+
+const api::Member* find_member(const Shape& shape, std::string_view name) {
+  const auto found = std::ranges::find(shape.members, name, &api::Member::name);
+  return found == shape.members.end() ? nullptr : &*found;
+}
+
 Result<Json> convert(const YAML::Node& node, const Shape& shape, const std::string& path);
 
 Result<Json> convert_structure(const YAML::Node& node, const Shape& shape,
                                const std::string& path) {
-  return convert_mapping(node, path,
-                         [&](const std::string& key, const YAML::Node& value,
-                             const std::string& below) -> Result<Json> {
-                           const auto member = std::ranges::find(
-                               shape.members, std::string_view(key), &api::Member::name);
-                           if (member == shape.members.end()) {
-                             return convert_untyped(value, below, 0);
-                           }
-                           return convert(value, api::shapes()[member->shape], below);
-                         });
+  const auto convert_member = [&](const YAML::Node& key, const YAML::Node& value,
+                                  const std::string& below) -> Result<Json> {
+    const api::Member* member = find_member(shape, key.Scalar());
+    if (member == nullptr) {
+      return fault(key, below, unknown_member(shape, key.Scalar()));
+    }
+    return convert(value, api::shapes()[member->shape], below);
+  };
+  return convert_mapping(node, path, convert_member);
 }
 
 // A value of HyperParameters or Environment.
@@ -135,7 +158,7 @@ Result<Json> convert(const YAML::Node& node, const Shape& shape, const std::stri
   if (node.IsMap() && shape.kind == ShapeKind::kMap) {
     const Shape& item = api::shapes()[shape.item];
     return convert_mapping(
-        node, path, [&](const std::string&, const YAML::Node& value, const std::string& below) {
+        node, path, [&](const YAML::Node&, const YAML::Node& value, const std::string& below) {
           return convert_map_value(value, item, below);
         });
   }
@@ -154,12 +177,43 @@ Result<Json> convert(const YAML::Node& node, const Shape& shape, const std::stri
   return convert_untyped(node, path, 0);
 }
 
+Result<void> refuse_unknown(const Json& value, const Shape& shape, const std::string& path) {
+  if (value.is_object() && shape.kind == ShapeKind::kStructure) {
+    for (const auto& [name, below] : value.items()) {
+      const std::string place = path.empty() ? name : path + "." + name;
+      const api::Member* member = find_member(shape, name);
+      if (member == nullptr) {
+        return Error{.code = Code::kInvalidArgument,
+                     .message = place + " " + unknown_member(shape, name)};
+      }
+      YARD_TRY(refuse_unknown(below, api::shapes()[member->shape], place));
+    }
+  } else if (value.is_array() && shape.kind == ShapeKind::kList) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      YARD_TRY(refuse_unknown(value[i], api::shapes()[shape.item],
+                              path + "[" + std::to_string(i) + "]"));
+    }
+  } else if (value.is_object() && shape.kind == ShapeKind::kMap) {
+    for (const auto& [key, below] : value.items()) {
+      YARD_TRY(refuse_unknown(below, api::shapes()[shape.item], path + "." + key));
+    }
+  }
+  return {};
+}
+
+const Shape& request_shape() {
+  const api::Operation* operation = api::find_operation("sagemaker", "CreateTrainingJob");
+  YARD_CHECK(operation != nullptr, "CreateTrainingJob is in the model");
+  return api::shapes()[operation->input];
+}
+
 Result<Json> parse_json(std::string_view text) {
   std::string why;
   // The one exception of the JSON library that we let happen: it knows line and column.
   try {
     Json job = Json::parse(text);
     if (job.is_object()) {
+      YARD_TRY(refuse_unknown(job, request_shape(), ""));
       return job;
     }
     why = "it holds no object";
@@ -170,15 +224,13 @@ Result<Json> parse_json(std::string_view text) {
 }
 
 Result<Json> parse_yaml(std::string_view text) {
-  const api::Operation* operation = api::find_operation("sagemaker", "CreateTrainingJob");
-  YARD_CHECK(operation != nullptr, "CreateTrainingJob is in the model");
   try {
     const YAML::Node root = YAML::Load(std::string(text));
     if (!root.IsMap()) {
       return Error{.code = Code::kInvalidArgument,
                    .message = "it holds no members of CreateTrainingJob"};
     }
-    return convert_structure(root, api::shapes()[operation->input], "");
+    return convert_structure(root, request_shape(), "");
   } catch (const YAML::Exception& error) {
     return Error{.code = Code::kInvalidArgument, .message = error.what()};
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's file as a CreateTrainingJob request. JSON is taken as it is, as aws takes it. YAML is
+// A job's file as a CreateTrainingJob request. JSON is taken as it is, as aws takes it; members
+// that the model does not know are refused in both, with the name that was probably meant. YAML is
 // read by the model's types, not by YAML's guesses: a member that the model calls a string gets the
 // text that stands in the file (`lr: 0.10` is "0.10", `country: no` is "no", `version: 1e3` is
 // "1e3"). Lists and objects as hyperparameters become JSON text. yaml-cpp stays inside job_file.cc.

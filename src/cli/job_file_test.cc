@@ -81,10 +81,48 @@ TEST(JobFile, NamesThePlaceOfAFault) {
   EXPECT_FALSE(parse_job("", false).has_value());
 }
 
-TEST(JobFile, PassesWrongAndUnknownMembersToTheServer) {
-  const auto job = parse_job("ResourceConfig: {InstanceCount: two}\nShiny: {n: 3}\n", false);
+TEST(JobFile, PassesWrongTypesToTheServer) {
+  const auto job = parse_job("ResourceConfig: {InstanceCount: two}\n", false);
   EXPECT_EQ((*job)["ResourceConfig"]["InstanceCount"], "two");
-  EXPECT_EQ((*job)["Shiny"]["n"], 3);
+}
+
+struct Misspelt {
+  const char* text;
+  bool is_json;
+  const char* message;
+};
+class MisspeltMember : public ::testing::TestWithParam<Misspelt> {};
+TEST_P(MisspeltMember, IsRefusedWithTheRightName) {
+  const auto job = parse_job(GetParam().text, GetParam().is_json);
+  ASSERT_FALSE(job.has_value());
+  EXPECT_EQ(job.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(job.error().message, HasSubstr(GetParam().message));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Table, MisspeltMember,
+    ::testing::Values(
+        Misspelt{"RoleArn: r\nCheckpointConfg: {S3Uri: s3://b/c}\n", false,
+                 "line 2: CheckpointConfg is unknown; did you mean 'CheckpointConfig'?"},
+        Misspelt{"StopingCondition: {MaxRuntimeInSeconds: 5}", false,
+                 "StopingCondition is unknown; did you mean 'StoppingCondition'?"},
+        Misspelt{"CheckpointConfg:\n", false,
+                 "line 1: CheckpointConfg is unknown; did you mean 'CheckpointConfig'?"},
+        Misspelt{"hyperparameters: {lr: 1}", false, "did you mean 'HyperParameters'?"},
+        Misspelt{"CheckpointConfig:\n  S3Url: s3://b/c\n", false,
+                 "line 2: CheckpointConfig.S3Url is unknown; did you mean 'S3Uri'?"},
+        Misspelt{"InputDataConfig:\n  - ChannelName: a\n    DataSource: {S3DataSrc: {}}\n", false,
+                 "line 3: InputDataConfig[0].DataSource.S3DataSrc is unknown; did you mean "
+                 "'S3DataSource'?"},
+        Misspelt{"CheckpointConfig: {Whatever: 1}", false,
+                 "CheckpointConfig.Whatever is unknown; known are S3Uri, LocalPath"},
+        Misspelt{R"({"StopingCondition": {}})", true,
+                 "StopingCondition is unknown; did you mean 'StoppingCondition'?"},
+        Misspelt{R"({"InputDataConfig": [{}, {"ChanelName": "a"}]})", true,
+                 "InputDataConfig[1].ChanelName is unknown; did you mean 'ChannelName'?"}));
+
+TEST(JobFile, TakesAnyHyperparameterAndVariable) {
+  EXPECT_TRUE(parse_job("HyperParameters: {CheckpointConfg: 1}\nEnvironment: {x: y}", false));
+  EXPECT_TRUE(parse_job(R"({"HyperParameters": {"a.b": "1"}, "Environment": {"x": "y"}})", true));
 }
 
 TEST(JobFile, RefusesEndlessNesting) {

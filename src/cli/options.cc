@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options.h"
 
-#include <algorithm>
-#include <numeric>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 
-#include "base/text.h"
 #include "cli/job_file.h"
+#include "cli/nearest.h"
+#include "cli/program.h"
 #include "cli/terminal.h"
 
 namespace trainyard::cli {
@@ -22,17 +22,15 @@ void add_common(CLI::App& verb, Options& options) {
   verb.add_flag("--json", options.json, "Print JSON, for scripts");
 }
 
-CLI::App* add_verb(CLI::App& app, Options& options, Verb verb, const char* name,
-                   const char* description) {
-  CLI::App* added = app.add_subcommand(name, description);
+CLI::App* add_verb(CLI::App& app, Options& options, Verb verb, const char* name) {
+  CLI::App* added = app.add_subcommand(name, std::string(purpose_of(name)));
   add_common(*added, options);
   added->callback([&options, verb] { options.verb = verb; });
   return added;
 }
 
 void add_submit(CLI::App& app, Options& options) {
-  CLI::App* verb = add_verb(app, options, Verb::kSubmit, "submit",
-                            "Start a training job from a YAML or JSON file");
+  CLI::App* verb = add_verb(app, options, Verb::kSubmit, "submit");
   verb->add_option("FILE", options.file,
                    "The members of CreateTrainingJob; '-' reads standard input")
       ->required();
@@ -52,8 +50,7 @@ void add_submit(CLI::App& app, Options& options) {
 }
 
 void add_list(CLI::App& app, Options& options) {
-  CLI::App* verb =
-      add_verb(app, options, Verb::kList, "list", "Show training jobs, the newest first");
+  CLI::App* verb = add_verb(app, options, Verb::kList, "list");
   verb->add_option("--name-contains", options.name, "Only jobs whose name holds this text");
   verb->add_option("--status", options.status,
                    "Only jobs in this status: InProgress, Completed, Failed, Stopping, Stopped");
@@ -69,61 +66,31 @@ void add_job_argument(CLI::App& verb, Options& options) {
 void add_verbs(CLI::App& app, Options& options) {
   add_submit(app, options);
   add_list(app, options);
-  add_job_argument(*add_verb(app, options, Verb::kDescribe, "describe",
-                             "Show everything about one training job"),
-                   options);
-  CLI::App* logs =
-      add_verb(app, options, Verb::kLogs, "logs", "Show what a job's instances have printed");
+  add_job_argument(*add_verb(app, options, Verb::kDescribe, "describe"), options);
+  CLI::App* logs = add_verb(app, options, Verb::kLogs, "logs");
   add_job_argument(*logs, options);
   logs->add_flag("--follow,-f", options.follow,
                  "Go on until the job ends; 0 when it completed. Ctrl-C leaves the job running");
-  CLI::App* why = add_verb(app, options, Verb::kWhy, "why",
-                           "Explain why a job failed, waits or was restarted, in five lines");
+  CLI::App* why = add_verb(app, options, Verb::kWhy, "why");
   add_job_argument(*why, options);
   why->footer("0 when there was something to explain, whatever the job's end was.");
-  CLI::App* stop =
-      add_verb(app, options, Verb::kStop, "stop", "Stop a training job; what it saved is kept");
+  CLI::App* stop = add_verb(app, options, Verb::kStop, "stop");
   add_job_argument(*stop, options);
   stop->add_flag("--wait,-w", options.wait, "Wait until it has stopped");
+  CLI::App* remove = add_verb(app, options, Verb::kDelete, "delete");
+  add_job_argument(*remove, options);
+  remove->footer(
+      "The name is free again then. A job that runs is refused: trainyard stop --wait NAME first.");
 }
 
-// How many characters must be changed, put in or left out to make one of the other (Levenshtein).
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
-    }
+void complain_of_verb(const std::string& word, std::ostream& err) {
+  const std::vector<std::string_view> names = verb_names();
+  err << "trainyard: there is no verb '" << printable(word, false) << "'"
+      << did_you_mean(word, names) << "\nVerbs: ";
+  for (const std::string_view name : names) {
+    err << (name == names.front() ? "" : ", ") << name;
   }
-  return row.back();
-}
-
-// Verbs that the program has beside these.
-std::vector<std::string> verb_names(const CLI::App& app) {
-  std::vector<std::string> names{"server", "backup", "restore", "check", "help"};
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(verb->get_name());
-  }
-  return names;
-}
-
-void complain_of_verb(const std::string& word, const std::vector<std::string>& names,
-                      std::ostream& err) {
-  err << "trainyard: there is no verb '" << printable(word, false) << "'";
-  const auto nearest =
-      std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-        return distance(word, a) < distance(word, b);
-      });
-  // Half of the letters may differ: more is another word.
-  if (distance(word, *nearest) <= std::max<std::size_t>(1, nearest->size() / 2)) {
-    err << "; did you mean '" << *nearest << "'?";
-  }
-  err << "\nVerbs: " << join(names, ", ") << ". Each explains itself with --help.\n";
+  err << ". Each explains itself with --help.\n";
 }
 
 }  // namespace
@@ -135,10 +102,10 @@ std::variant<Options, int> parse_options(const std::vector<std::string>& args, s
   app.require_subcommand(1);
   app.footer("Also: trainyard server (see trainyard server --help).");
   add_verbs(app, options);
-  const std::vector<std::string> names = verb_names(app);
   if (!args.empty() && !args[0].starts_with('-') &&
-      std::find(names.begin(), names.end(), args[0]) == names.end()) {
-    complain_of_verb(args[0], names, err);
+      app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == args[0]; })
+          .empty()) {
+    complain_of_verb(args[0], err);
     return kWrongUsage;
   }
   // CLI11 takes the arguments from the back.

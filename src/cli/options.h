@@ -9,14 +9,14 @@
 
 namespace trainyard::cli {
 
-enum class Verb { kSubmit, kList, kDescribe, kLogs, kWhy, kStop };
+enum class Verb { kSubmit, kList, kDescribe, kLogs, kWhy, kStop, kDelete };
 
 struct Options {
   Verb verb = Verb::kList;
   std::string endpoint = {};  // empty: from the environment
   bool json = false;          // for scripts: one JSON document, or one a line for logs
 
-  std::string job = {};                           // name, of describe, logs, why, stop
+  std::string job = {};                           // name, of describe, logs, why, stop, delete
   std::string file = {};                          // of submit; "-" is standard input
   std::string name = {};                          // submit --name; list --name-contains
   std::vector<std::string> hyperparameters = {};  // "key=value", in order

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/job_file.h"
+#include "cli/program.h"
 
 namespace trainyard::cli {
 namespace {
@@ -56,12 +57,13 @@ TEST(Options, ReadTheOtherVerbs) {
   EXPECT_TRUE(parse({"logs", "-f", "demo-1"}).options().follow);
   EXPECT_EQ(parse({"why", "demo-1"}).options().verb, Verb::kWhy);
   EXPECT_EQ(parse({"stop", "demo-1"}).options().verb, Verb::kStop);
+  EXPECT_EQ(parse({"delete", "demo-1"}).options().verb, Verb::kDelete);
 }
 
 TEST(Options, PrintHelpForTheProgramAndEachVerb) {
   EXPECT_EQ(parse({"--help"}).code(), 0);
   EXPECT_THAT(parse({"--help"}).out, HasSubstr("submit"));
-  for (const char* verb : {"submit", "list", "describe", "logs", "why", "stop"}) {
+  for (const char* verb : {"submit", "list", "describe", "logs", "why", "stop", "delete"}) {
     const Parsed parsed = parse({verb, "--help"});
     EXPECT_EQ(parsed.code(), 0) << verb;
     EXPECT_THAT(parsed.out, HasSubstr("--json")) << verb;
@@ -79,6 +81,18 @@ TEST(Options, NameTheUnknownWordAndTheNearestVerb) {
   EXPECT_EQ(far.code(), 2);
   EXPECT_THAT(far.err, HasSubstr("there is no verb 'frobnicate'\nVerbs: "));
   EXPECT_THAT(far.err, HasSubstr("describe"));
+}
+
+// Clients' verbs and the server's come from the one table.
+TEST(Options, NameEveryVerbOfTheProgram) {
+  const std::string said = parse({"frobnicate"}).err;
+  const std::string help = program_help();
+  for (const std::string_view verb : {"server", "store", "certificate", "backup", "restore",
+                                      "check", "doctor", "submit", "delete", "instance", "help"}) {
+    EXPECT_THAT(said, HasSubstr(" " + std::string(verb)));
+    EXPECT_THAT(help, HasSubstr("  trainyard " + std::string(verb)));
+  }
+  EXPECT_THAT(parse({"doktor"}).err, HasSubstr("did you mean 'doctor'?"));
 }
 
 TEST(Options, ShowAWholeJobInTheHelpOfSubmit) {

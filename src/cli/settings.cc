@@ -43,10 +43,11 @@ Result<LocalServer> running_server_in(const Path& home) {
   if (!server.endpoint.empty()) {
     return server;
   }
-  return Error{.code = Code::kUnavailable,
-               .message = "no server is running here (nothing in " + home.string() +
-                          "): start it with ./yard up, or name one with --endpoint or "
-                          "AWS_ENDPOINT_URL"};
+  return Error{
+      .code = Code::kUnavailable,
+      .message = "no server is running here (" + home.string() +
+                 " has no server.json): start it with ./yard up, or name one with --endpoint or "
+                 "AWS_ENDPOINT_URL"};
 }
 
 Result<std::string> checked_endpoint(std::string endpoint) {

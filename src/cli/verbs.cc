@@ -149,7 +149,7 @@ Result<int> list(const Options& options, const Session& session) {
   return kDone;
 }
 
-// --- describe, logs, why, stop ---
+// --- describe, logs, why, stop, delete ---
 
 Result<int> describe_job(const Options& options, const Session& session) {
   YARD_TRY(const Json job, describe(session, options.job));
@@ -169,9 +169,8 @@ Result<int> logs(const Options& options, const Session& session) {
   YARD_TRY(const bool printed, print_log(session.api, options.job, options.json, session.terminal));
   if (!printed) {
     YARD_TRY(const Json job, describe(session, options.job));
-    session.terminal.err << options.job << " has printed nothing yet; it is "
-                         << text_of(job, "TrainingJobStatus") << ", "
-                         << text_of(job, "SecondaryStatus") << '\n';
+    session.terminal.err << options.job << " has printed nothing" << (has_ended(job) ? "" : " yet")
+                         << "; it is " << show_status(job) << '\n';
   }
   return kDone;
 }
@@ -201,8 +200,14 @@ Result<int> why(const Options& options, const Session& session) {
   return kDone;
 }
 
+// Whether programs of the job run, so that there is work to save.
+bool is_training(const Json& job) {
+  const std::string step = text_of(job, "SecondaryStatus");
+  return step == "Training" || step == "Uploading" || step == "Stopping";
+}
+
 Result<int> stop(const Options& options, const Session& session) {
-  YARD_TRY(describe(session, options.job));
+  YARD_TRY(const Json job, describe(session, options.job));
   YARD_TRY(session.api.call("sagemaker", "StopTrainingJob", {{"TrainingJobName", options.job}}));
   const Terminal& terminal = session.terminal;
   if (options.wait) {
@@ -219,7 +224,24 @@ Result<int> stop(const Options& options, const Session& session) {
     print_json({{"TrainingJobName", options.job}}, terminal);
   } else {
     terminal.out << "Stopping " << options.job
-                 << "; its processes have two minutes to save their work\n";
+                 << (is_training(job) ? "; its processes are given time to save their work\n"
+                                      : "; its program is not running\n");
+  }
+  return kDone;
+}
+
+Result<int> remove(const Options& options, const Session& session) {
+  YARD_TRY(const Json job, describe(session, options.job));
+  if (!has_ended(job)) {
+    return Error{.code = Code::kConflict,
+                 .message = options.job + " has not ended: it is " + show_status(job) +
+                            ". Stop it first: trainyard stop --wait " + options.job};
+  }
+  YARD_TRY(session.api.call("sagemaker", "DeleteTrainingJob", {{"TrainingJobName", options.job}}));
+  if (options.json) {
+    print_json({{"TrainingJobName", options.job}}, session.terminal);
+  } else {
+    session.terminal.out << "Deleted " << options.job << "; what it saved stays where it is\n";
   }
   return kDone;
 }
@@ -240,6 +262,8 @@ Result<int> run_verb(const Options& options, const Session& session) {
       return why(options, session);
     case Verb::kStop:
       return stop(options, session);
+    case Verb::kDelete:
+      return remove(options, session);
   }
   return Error{.code = Code::kInternal, .message = "unknown verb"};
 }

@@ -130,7 +130,7 @@ TEST(Describe, PrintsJsonForScripts) {
 }
 
 TEST(EveryVerbOnAJob, SaysThatThereIsNone) {
-  for (const Verb verb : {Verb::kDescribe, Verb::kLogs, Verb::kWhy, Verb::kStop}) {
+  for (const Verb verb : {Verb::kDescribe, Verb::kLogs, Verb::kWhy, Verb::kStop, Verb::kDelete}) {
     Stage stage(one_job);
     const auto code = run(stage, {.verb = verb, .job = "ghost"});
     ASSERT_FALSE(code.has_value());
@@ -141,7 +141,7 @@ TEST(EveryVerbOnAJob, SaysThatThereIsNone) {
 TEST(Logs, SaySoWhenThereIsNothingYet) {
   Stage stage(one_job);
   EXPECT_EQ(*run(stage, {.verb = Verb::kLogs, .job = "demo"}), 0);
-  EXPECT_THAT(stage.err.str(), HasSubstr("demo has printed nothing yet"));
+  EXPECT_EQ(stage.err.str(), "demo has printed nothing; it is Completed\n");
 }
 
 TEST(Logs, LeaveTheJobRunningWhenInterrupted) {
@@ -201,10 +201,53 @@ TEST(Why, AsksForNoLogOfAJobThatHasNotFailed) {
   EXPECT_EQ(stage.fake.calls.size(), 1u);
 }
 
-TEST(Stop, AsksForTheStop) {
+// A server with one job that has not ended.
+FakeApi::Answer job_in(const std::string& secondary) {
+  return [secondary](const std::string& operation, const Json& input) -> Result<http::Response> {
+    if (operation == "DescribeTrainingJob") {
+      Json job = kJob;
+      job["TrainingJobStatus"] = "InProgress";
+      job["SecondaryStatus"] = secondary;
+      return answer(job);
+    }
+    return one_job(operation, input);
+  };
+}
+
+TEST(Logs, SayThatARunningJobHasPrintedNothingYet) {
+  Stage stage(job_in("Downloading"));
+  EXPECT_EQ(*run(stage, {.verb = Verb::kLogs, .job = "demo"}), 0);
+  EXPECT_EQ(stage.err.str(), "demo has printed nothing yet; it is InProgress, Downloading\n");
+}
+
+TEST(Stop, PromisesTimeToSaveOnlyWhereAProgramRuns) {
+  Stage training(job_in("Training"));
+  EXPECT_EQ(*run(training, {.verb = Verb::kStop, .job = "demo"}), 0);
+  EXPECT_EQ(training.fake.last("StopTrainingJob")["TrainingJobName"], "demo");
+  EXPECT_EQ(training.out.str(), "Stopping demo; its processes are given time to save their work\n");
+  Stage queued(job_in("Pending"));
+  EXPECT_EQ(*run(queued, {.verb = Verb::kStop, .job = "demo"}), 0);
+  EXPECT_EQ(queued.out.str(), "Stopping demo; its program is not running\n");
+}
+
+TEST(Delete, ForgetsAJobThatHasEnded) {
   Stage stage(one_job);
-  EXPECT_EQ(*run(stage, {.verb = Verb::kStop, .job = "demo"}), 0);
-  EXPECT_EQ(stage.fake.last("StopTrainingJob")["TrainingJobName"], "demo");
+  EXPECT_EQ(*run(stage, {.verb = Verb::kDelete, .job = "demo"}), 0);
+  EXPECT_EQ(stage.fake.last("DeleteTrainingJob"), Json({{"TrainingJobName", "demo"}}));
+  EXPECT_EQ(stage.out.str(), "Deleted demo; what it saved stays where it is\n");
+  Stage scripted(one_job);
+  EXPECT_EQ(*run(scripted, {.verb = Verb::kDelete, .json = true, .job = "demo"}), 0);
+  EXPECT_EQ(Json::parse(scripted.out.str()), Json({{"TrainingJobName", "demo"}}));
+}
+
+TEST(Delete, RefusesAJobThatRunsAndSaysWhatToDo) {
+  Stage stage(job_in("Training"));
+  const auto code = run(stage, {.verb = Verb::kDelete, .job = "demo"});
+  ASSERT_FALSE(code.has_value());
+  EXPECT_EQ(code.error().message,
+            "demo has not ended: it is InProgress, Training. Stop it first: trainyard stop --wait "
+            "demo");
+  EXPECT_TRUE(stage.fake.last("DeleteTrainingJob").is_null());
 }
 
 }  // namespace

@@ -35,20 +35,9 @@ std::string reason_of(const Json& job) {
   return reason;
 }
 
-bool has_ended(const Json& job) {
-  const std::string status = text_of(job, "TrainingJobStatus");
-  return status == "Completed" || status == "Failed" || status == "Stopped";
-}
-
 // What has no end of its own ended with the job.
 WallTime ended_at(const Json& job, WallTime now) {
   return has_ended(job) ? time_of(job, "TrainingEndTime").value_or(now) : now;
-}
-
-std::string status_text(const Json& job) {
-  const std::string status = text_of(job, "TrainingJobStatus");
-  const std::string detail = text_of(job, "SecondaryStatus");
-  return detail.empty() || detail == status ? status : status + ", " + detail;
 }
 
 std::string instances_text(const Json& job) {
@@ -171,6 +160,17 @@ std::string image_of(const Json& job) {
 
 }  // namespace
 
+bool has_ended(const Json& job) {
+  const std::string status = text_of(job, "TrainingJobStatus");
+  return status == "Completed" || status == "Failed" || status == "Stopped";
+}
+
+std::string show_status(const Json& job) {
+  const std::string status = text_of(job, "TrainingJobStatus");
+  const std::string detail = text_of(job, "SecondaryStatus");
+  return detail.empty() || detail == status ? status : status + ", " + detail;
+}
+
 // A job that ended before its instances started has no TrainingEndTime: its last change was its
 // end.
 std::string show_job_time(const Json& job, WallTime now) {
@@ -215,7 +215,7 @@ std::string show_jobs(const Json& summaries, WallTime now, bool color) {
   for (const Json& job : summaries) {
     const std::string status = text_of(job, "TrainingJobStatus");
     rows.push_back({{.text = safe(text_of(job, "TrainingJobName"))},
-                    {.text = safe(status_text(job)), .color = color_of_status(status)},
+                    {.text = safe(show_status(job)), .color = color_of_status(status)},
                     {.text = time_text(job, "CreationTime")},
                     {.text = show_job_time(job, now)}});
   }
@@ -225,7 +225,7 @@ std::string show_jobs(const Json& summaries, WallTime now, bool color) {
 std::string show_job(const Json& job, WallTime now, bool color) {
   Fields fields(color);
   fields.add("Name", text_of(job, "TrainingJobName"), Color::kBold);
-  fields.add("Status", status_text(job), color_of_status(text_of(job, "TrainingJobStatus")));
+  fields.add("Status", show_status(job), color_of_status(text_of(job, "TrainingJobStatus")));
   fields.add("Reason", reason_of(job), Color::kRed);
   fields.add("ARN", text_of(job, "TrainingJobArn"));
   fields.add("Image", image_of(job));

@@ -10,6 +10,12 @@
 
 namespace trainyard::cli {
 
+// Nothing more will happen to it.
+bool has_ended(const nlohmann::json& job);
+
+// "InProgress, Training"; "Stopped" where both are one.
+std::string show_status(const nlohmann::json& job);
+
 // From a job's start (or creation) to its end, or to `now` while it runs: "1 min 03 s".
 std::string show_job_time(const nlohmann::json& job, WallTime now);
 

@@ -255,10 +255,29 @@ bool was_killed(const std::string& reason) {
          head.find("exited with code 137") != std::string::npos;
 }
 
-std::string advice_for_failure(const Json& job) {
+bool names_missing_module(const std::string& reason, const std::vector<std::string>& words) {
+  constexpr std::string_view kMissing = "ModuleNotFoundError: ";
+  return reason.find(kMissing) != std::string::npos ||
+         std::any_of(words.begin(), words.end(), [&](const std::string& line) {
+           return line.find(kMissing) != std::string::npos;
+         });
+}
+
+// `words` are the program's last ones.
+std::string advice_for_failure(const Json& job, const std::vector<std::string>& words) {
   const std::string reason = text_of(job, "FailureReason");
   if (reason.find("ran out of memory") != std::string::npos) {
     return "give it fewer processes, smaller batches, or instances with more memory";
+  }
+  if (reason.find("No space left on device") != std::string::npos ||
+      reason.find("InsufficientStorage") != std::string::npos ||
+      reason.find("disk is full") != std::string::npos) {
+    return "make room on the disk that the reason speaks of (the server's home has jobs, logs and "
+           "objects; df shows what is left) and submit it again";
+  }
+  if (reason.starts_with(kAlgorithmError) && names_missing_module(reason, words)) {
+    return "name the package in requirements.txt beside the program, in the same source "
+           "directory: it is installed before the program starts; then submit it under a new name";
   }
   if (reason.starts_with(kAlgorithmError) && was_killed(reason)) {
     return "if nobody killed it, it ran out of memory: give it fewer processes, smaller batches, "
@@ -279,11 +298,11 @@ std::string advice_for_failure(const Json& job) {
   return "all that it printed: trainyard logs " + text_of(job, "TrainingJobName");
 }
 
-std::string advice_for(const Json& job) {
+std::string advice_for(const Json& job, const std::vector<std::string>& words) {
   const std::string name = text_of(job, "TrainingJobName");
   const std::string status = text_of(job, "TrainingJobStatus");
   if (status == "Failed") {
-    return advice_for_failure(job);
+    return advice_for_failure(job, words);
   }
   if (text_of(job, "SecondaryStatus") == "MaxRuntimeExceeded") {
     const auto limit = number_of(object_of(job, "StoppingCondition"), "MaxRuntimeInSeconds");
@@ -341,12 +360,12 @@ Explanation explain(const Json& description, const std::vector<std::string>& out
                   .cause = cause_of(description, now),
                   .restarts = attempts.empty() ? 0 : attempts.size() - 1,
                   .last_restart = last_restart(attempts, now),
-                  .loss = loss_of(description, cause_of(description, now), now),
-                  .next = advice_for(description)};
+                  .loss = loss_of(description, cause_of(description, now), now)};
   if (!culprit.host.empty()) {
     why.last_lines = last_words(lines_of_culprit(description, output, culprit.rank));
     why.host = culprit.host;
   }
+  why.next = advice_for(description, why.last_lines);
   return why;
 }
 

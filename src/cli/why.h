@@ -32,7 +32,7 @@ struct Explanation {
   std::string loss = {};                     // of an instance, in a job that did not fail of it
   std::string host = {};                     // whose lines these are
   std::vector<std::string> last_lines = {};  // two at most
-  std::string next;                          // what to do
+  std::string next = {};                     // what to do
 };
 
 // `output` holds the latest lines of the culprit's host, the newest last. Running jobs are timed

@@ -243,5 +243,25 @@ TEST(CulpritOf, IsNamedByTheReason) {
   EXPECT_EQ(named(""), "/");
 }
 
+TEST(Why, NamesRequirementsWhereAModuleIsMissing) {
+  const Json description = failed("AlgorithmError: algo-1 exited with code 1, exit code: 1");
+  EXPECT_THAT(told(description, {"Traceback (most recent call last):",
+                                 "  File \"/opt/ml/code/train.py\", line 1, in <module>",
+                                 "ModuleNotFoundError: No module named 'einops'"}),
+              HasSubstr("Next: name the package in requirements.txt beside the program"));
+  EXPECT_THAT(told(failed("AlgorithmError: algo-1 exited with code 1; last lines: "
+                          "ModuleNotFoundError: No module named 'einops', exit code: 1")),
+              HasSubstr("requirements.txt"));
+}
+
+TEST(Why, SpeaksOfTheDiskWhenItIsFull) {
+  for (const char* reason :
+       {"ClientError: algo-1: PUT s3://b/model.tar.gz: write: No space left on device",
+        "InternalServerError: instance algo-1 was lost (no report for more than 5 s; the server "
+        "could not keep what it had reported: storing reports: database or disk is full)"}) {
+    EXPECT_THAT(told(failed(reason)), HasSubstr("Next: make room on the disk")) << reason;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::cli

@@ -27,6 +27,13 @@
 namespace trainyard::instance {
 namespace {
 
+constexpr const char* kHelp =
+    "Performs one instance of a training job: fetches its assignment, makes its container, runs "
+    "the\n"
+    "program in it and reports. The server starts it, with the token in the scratch directory.\n"
+    "\n"
+    "Usage: trainyard instance --server URL --scratch DIR [--loopback FIRST-LAST]\n";
+
 constexpr Duration kAssignmentPatience{15'000};
 // A later attempt is owed to a job that is known; its server may have just died.
 constexpr Duration kRestartPatience{3'600'000};
@@ -215,6 +222,10 @@ int probe_main() {
 }
 
 int instance_main(const std::vector<std::string>& args) {
+  if (!args.empty() && (args.front() == "--help" || args.front() == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
   if (const Result<void> log = start_log(LogLevel::kInfo); !log) {
     return 1;
   }

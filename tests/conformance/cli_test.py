@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trainyard program as people and scripts call it, against a real server."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -107,6 +108,38 @@ def test_unknown_verbs_are_named_with_the_nearest(server):
         done = trainyard(server, word)
         assert done.returncode == 2
         assert f"there is no verb '{word}'; did you mean '{nearest}'?" in done.stderr
+
+
+def test_a_misspelt_member_never_reaches_the_server(server, tmp_path):
+    (tmp_path / "job.yaml").write_text("TrainingJobName: cli-misspelt\nCheckpointConfg: {S3Uri: s3://b/c}\n")
+    done = trainyard(server, "submit", tmp_path / "job.yaml")
+    assert done.returncode == 1
+    assert "line 2: CheckpointConfg is unknown; did you mean 'CheckpointConfig'?" in done.stderr
+    (tmp_path / "job.json").write_text('{"StopingCondition": {}}')
+    done = trainyard(server, "submit", tmp_path / "job.json")
+    assert done.returncode == 1 and "did you mean 'StoppingCondition'?" in done.stderr
+
+
+@pytest.mark.root
+def test_delete_forgets_ended_jobs_only(server, jobs):
+    name = jobs.create("cli-delete", "import time; time.sleep(60)")
+    refused = trainyard(server, "delete", name)
+    assert refused.returncode == 1 and f"trainyard stop --wait {name}" in refused.stderr
+    assert trainyard(server, "stop", "--wait", name).returncode == 0
+    done = trainyard(server, "delete", name, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout) == {"TrainingJobName": name}
+    assert "there is no training job" in trainyard(server, "describe", name).stderr
+
+
+def test_every_verb_is_named_and_explains_itself(server):
+    listed = re.findall(r"^  trainyard (\S+)", trainyard(server, "help").stdout, re.MULTILINE)
+    assert {"server", "store", "certificate", "doctor", "submit", "delete", "instance"} <= set(listed)
+    assert trainyard(server, "bogus").stderr.split("Verbs: ")[1].split(". Each")[0].split(", ") == listed
+    for verb in listed:
+        asked, other = trainyard(server, "help", verb), trainyard(server, verb, "--help")
+        assert asked.returncode == other.returncode == 0, (verb, asked.stderr, other.stderr)
+        assert asked.stdout == other.stdout and asked.stdout
+        assert verb == "help" or f"trainyard {verb}" in asked.stdout, verb
 
 
 @pytest.mark.parametrize("arguments", [
