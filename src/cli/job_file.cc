@@ -24,6 +24,13 @@ Error fault(const YAML::Node& node, const std::string& path, const std::string& 
           .message = "line " + std::to_string(mark.line + 1) + ": " + path + " " + what};
 }
 
+std::string below_path(const std::string& path, const std::string& name) {
+  std::string below = path;
+  below += below.empty() ? "" : ".";
+  below += name;
+  return below;
+}
+
 // Plain scalars by the core schema of YAML 1.2: no "yes", no octal by a leading zero.
 Json guess(const YAML::Node& node) {
   const std::string& text = node.Scalar();
@@ -58,7 +65,7 @@ Result<Json> convert_mapping(const YAML::Node& node, const std::string& path, Co
       return fault(pair.first, path, "has a key that is not text");
     }
     const std::string key = pair.first.Scalar();
-    const std::string below = path.empty() ? key : path + "." + key;
+    const std::string below = below_path(path, key);
     if (object.contains(key)) {
       return fault(pair.first, below, "is given twice");
     }
@@ -180,7 +187,7 @@ Result<Json> convert(const YAML::Node& node, const Shape& shape, const std::stri
 Result<void> refuse_unknown(const Json& value, const Shape& shape, const std::string& path) {
   if (value.is_object() && shape.kind == ShapeKind::kStructure) {
     for (const auto& [name, below] : value.items()) {
-      const std::string place = path.empty() ? name : path + "." + name;
+      const std::string place = below_path(path, name);
       const api::Member* member = find_member(shape, name);
       if (member == nullptr) {
         return Error{.code = Code::kInvalidArgument,
@@ -195,7 +202,7 @@ Result<void> refuse_unknown(const Json& value, const Shape& shape, const std::st
     }
   } else if (value.is_object() && shape.kind == ShapeKind::kMap) {
     for (const auto& [key, below] : value.items()) {
-      YARD_TRY(refuse_unknown(below, api::shapes()[shape.item], path + "." + key));
+      YARD_TRY(refuse_unknown(below, api::shapes()[shape.item], below_path(path, key)));
     }
   }
   return {};

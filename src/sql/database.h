@@ -49,7 +49,7 @@ class Database {
     if (!stored) {
       return stored.error();
     }
-    return *std::move(answer);
+    return *std::move(answer);  // NOLINT(bugprone-unchecked-optional-access): run() has called it
   }
 
   // The same for who has other things to do until the change is on the disk.

@@ -26,6 +26,7 @@ class LogDamage : public testing::Test {
   LogDamage() {
     const auto stream = *LogStream::open(directory(), at(5));
     std::vector<LogEvent> lines;
+    lines.reserve(kLines);
     for (int i = 0; i < kLines; ++i) {
       lines.push_back({.at = at(1000 + i), .text = text_of(i)});
     }
@@ -58,6 +59,7 @@ class LogDamage : public testing::Test {
   // Notes of damage as "!".
   static std::vector<std::string> texts(const LogPage& page) {
     std::vector<std::string> out;
+    out.reserve(page.events.size());
     for (const StoredEvent& event : page.events) {
       out.push_back(event.text.starts_with("[trainyard]") ? "!" : event.text);
     }
@@ -96,7 +98,7 @@ TEST_F(LogDamage, ChangedAtAnyByteLosesThatLineOnly) {
       if (line != line_at(byte)) {
         expected.push_back(text_of(line));
       } else if (!is_last) {  // the last one is torn, as far as anyone can tell
-        expected.push_back("!");
+        expected.emplace_back("!");
       }
     }
     const LogPage page = read_after(bytes);
@@ -174,14 +176,14 @@ TEST(LogDurability, WhatWasWrittenBeforeAStartIsSyncedBeforeItIsShown) {
 class LogOnAFailingDisk : public testing::Test {
  protected:
   static int sync_file(int fd) {
-    if (errors_ > 0) {
-      --errors_;
+    if (errors > 0) {
+      --errors;
       errno = EIO;
       return -1;
     }
     return ::fdatasync(fd);
   }
-  LogOnAFailingDisk() { errors_ = 0; }
+  LogOnAFailingDisk() { errors = 0; }
   Result<void> append(const std::string& text) {
     return stream_->append(std::vector{LogEvent{.at = at(1), .text = text}}, at(2));
   }
@@ -194,7 +196,7 @@ class LogOnAFailingDisk : public testing::Test {
     return out;
   }
 
-  static inline int errors_ = 0;  // still to come
+  static inline int errors = 0;  // still to come
   TempDir folder_ = *TempDir::make("log-disk-", "/dev/shm");
   std::shared_ptr<LogStream> stream_ =
       *LogStream::open(folder_.path() / "stream", at(5), {.sync_file = &sync_file});
@@ -202,7 +204,7 @@ class LogOnAFailingDisk : public testing::Test {
 
 TEST_F(LogOnAFailingDisk, NobodyIsToldThatAllIsWellAfterAnError) {
   ASSERT_TRUE(append("a"));
-  errors_ = 1;
+  errors = 1;
   EXPECT_FALSE(stream_->read({}));  // this reader hears of it,
   const auto acknowledged = stream_->sync();
   ASSERT_FALSE(acknowledged);  // and so does who asks next
@@ -212,7 +214,7 @@ TEST_F(LogOnAFailingDisk, NobodyIsToldThatAllIsWellAfterAnError) {
 
 TEST_F(LogOnAFailingDisk, WhatIsSentAgainGoesToAnotherSegment) {
   ASSERT_TRUE(append("a") && stream_->sync() && append("b"));
-  errors_ = 1;
+  errors = 1;
   ASSERT_FALSE(stream_->sync());
   ASSERT_TRUE(append("b"));
   ASSERT_TRUE(stream_->sync());
@@ -227,14 +229,14 @@ TEST_F(LogOnAFailingDisk, WhatWasThereWhenItWasOpenedStays) {
   ASSERT_TRUE(append("a"));
   stream_ = *LogStream::open(folder_.path() / "stream", at(5), {.sync_file = &sync_file});
   ASSERT_TRUE(append("b"));
-  errors_ = 1;
+  errors = 1;
   ASSERT_FALSE(stream_->sync());
   ASSERT_TRUE(append("b") && stream_->sync());
   EXPECT_THAT(texts(), ElementsAre("a", "b"));
 }
 
 TEST_F(LogOnAFailingDisk, AnEmptySegmentIsBegunAgain) {
-  errors_ = 1;
+  errors = 1;
   ASSERT_FALSE(stream_->sync());
   ASSERT_TRUE(append("a") && stream_->sync());
   EXPECT_THAT(texts(), ElementsAre("a"));

@@ -403,7 +403,7 @@ Result<void> LogStream::sync() {
     }
     written = active_;
   }
-  const Result<void> synced = sync_files(*file, with_directory);
+  Result<void> synced = sync_files(*file, with_directory);
   const MutexLock lock(mutex_);
   if (!synced) {
     if (file == file_) {

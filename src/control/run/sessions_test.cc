@@ -73,7 +73,8 @@ class SessionsTest : public ::testing::Test {
       std::move(*Database::open(folder_.path() / "db", schema_migrations()));
   std::unique_ptr<LogStore> logs_ = std::move(*LogStore::open(folder_.path() / "logs", clock_));
   std::vector<News> news_;
-  Sessions sessions_{*database_, *logs_, clock_, [this](News news) { news_.push_back(news); }};
+  Sessions sessions_{*database_, *logs_, clock_,
+                     [this](News news) { news_.push_back(std::move(news)); }};
 };
 
 TEST_F(SessionsTest, KeepsEachLineOnceHoweverOftenTheFactsAreRefused) {
