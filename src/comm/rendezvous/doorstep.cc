@@ -12,12 +12,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRest{100};  // after a connection that this process has no descriptor for
+constexpr milliseconds kRest{100};   // after a connection that this process has no descriptor for
+constexpr milliseconds kFair{1000};  // in which a rank greets, and nobody has to make room
 
 }  // namespace
 
 void Doorstep::list(std::vector<pollfd>& entries) const {
-  const bool is_closed = Clock::now() < closed_until_;
+  const bool is_closed = Clock::now() < opens_at();
   entries.push_back(
       {.fd = listener_, .events = is_closed ? short{0} : short{POLLIN}, .revents = 0});
   for (const Stranger& one : strangers_) {
@@ -28,8 +29,8 @@ void Doorstep::list(std::vector<pollfd>& entries) const {
 milliseconds Doorstep::patience() const {
   const auto now = Clock::now();
   auto next = strangers_.empty() ? Clock::time_point::max() : strangers_.front().end;
-  if (now < closed_until_) {
-    next = std::min(next, closed_until_);
+  if (now < opens_at()) {
+    next = std::min(next, opens_at());
   }
   return next == Clock::time_point::max()
              ? milliseconds(-1)
@@ -45,7 +46,7 @@ std::vector<Doorstep::Guest> Doorstep::look(std::span<const pollfd> entries) {
     const bool stays = has_news ? hear(*one, guests) : true;
     one = stays && now < one->end ? std::next(one) : strangers_.erase(one);
   }
-  if (entries.front().revents != 0) {
+  if (entries.front().revents != 0 && now >= opens_at()) {
     accept_some();
   }
   return guests;
@@ -69,8 +70,14 @@ bool Doorstep::hear(Stranger& stranger, std::vector<Guest>& guests) {
   return false;
 }
 
-// When all places are taken, one is made at a time: those who greet at once, as ranks do, have been
-// heard by then.
+// When all places are taken, the oldest makes room, once he has had time to greet: of many ranks
+// that come at once, some wait at the listener meanwhile.
+Doorstep::Clock::time_point Doorstep::opens_at() const {
+  return strangers_.size() < kMaxStrangers
+             ? rests_until_
+             : std::max(rests_until_, strangers_.front().end - kGreetingTime + kFair);
+}
+
 void Doorstep::accept_some() {
   if (strangers_.size() >= kMaxStrangers) {
     strangers_.pop_front();
@@ -82,7 +89,7 @@ void Doorstep::accept_some() {
       if (!strangers_.empty()) {
         strangers_.pop_front();
       }
-      closed_until_ = Clock::now() + kRest;
+      rests_until_ = Clock::now() + kRest;
       return;
     }
     if (!fd->is_open()) {

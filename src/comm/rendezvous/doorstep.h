@@ -52,13 +52,14 @@ class Doorstep {
 
   // Whether he stays.
   bool hear(Stranger& stranger, std::vector<Guest>& guests);
+  Clock::time_point opens_at() const;  // for the next stranger; long ago when there is room
   void accept_some();
   void complain(const Error& error);
 
   int listener_;
   std::size_t most_bytes_;
   std::list<Stranger> strangers_;  // the oldest first
-  Clock::time_point closed_until_;
+  Clock::time_point rests_until_;
   bool has_complained_ = false;
 };
 

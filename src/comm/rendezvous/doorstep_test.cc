@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous/doorstep.h"
 
+#include <set>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -91,6 +94,25 @@ TEST_F(DoorstepTest, ARankFindsAPlaceThoughStrangersHoldAll) {
   // Those who came first are gone.
   ControlLink first(std::move(strangers.front()));
   EXPECT_EQ(first.wait(seconds(20)).error().code, Code::kUnavailable);
+}
+
+TEST_F(DoorstepTest, LetsInAllOfManyRanksThatComeAtOnce) {
+  std::vector<ControlLink> ranks;
+  for (std::size_t i = 0; i < kMaxStrangers + 40; ++i) {
+    ranks.emplace_back(connect());
+  }
+  wait_for_strangers(kMaxStrangers);
+  std::set<std::string> greeted;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i].send({"join", "secret", std::to_string(i)});
+  }
+  const auto end = steady_clock::now() + seconds(20);
+  while (greeted.size() < ranks.size() && steady_clock::now() < end) {
+    for (const Doorstep::Guest& guest : round()) {
+      greeted.insert(guest.greeting.at(2));
+    }
+  }
+  EXPECT_EQ(greeted.size(), ranks.size());
 }
 
 // One byte at a time is no way to stay.
