@@ -14,12 +14,15 @@ namespace trainyard::comm {
 // of fork() nothing is called.
 class OnDumpSignal {
  public:
+  class Dumps;  // those of one process
+
   explicit OnDumpSignal(std::function<void()> dump);
   ~OnDumpSignal();
   OnDumpSignal(const OnDumpSignal&) = delete;
   OnDumpSignal& operator=(const OnDumpSignal&) = delete;
 
  private:
+  Dumps& dumps_;
   std::uint64_t number_;
 };
 

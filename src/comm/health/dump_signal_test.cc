@@ -52,6 +52,29 @@ TEST(OnDumpSignal, LeavesAChildAlone) {
   EXPECT_TRUE(comes_true([&] { return calls == 1; }));
 }
 
+// The fork comes while the parent's records are being written.
+TEST(OnDumpSignal, WorksForAChildsOwnWorld) {
+  std::atomic<bool> is_writing = false;
+  std::atomic<bool> may_end = false;
+  const OnDumpSignal one([&] {
+    is_writing = true;
+    comes_true([&] { return may_end.load(); });
+  });
+  ::raise(SIGUSR2);
+  ASSERT_TRUE(comes_true([&] { return is_writing.load(); }));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::atomic<int> calls = 0;
+    const OnDumpSignal own([&] { ++calls; });
+    ::raise(SIGUSR2);
+    ::_exit(comes_true([&] { return calls == 1; }) ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  may_end = true;
+  EXPECT_EQ(status, 0);
+}
+
 // In a process of its own, since this one has the handler already.
 TEST(OnDumpSignal, KeepsTheProgramsOwnHandler) {
   const pid_t child = ::fork();
