@@ -57,11 +57,16 @@ void in_child() {
   mutex.unlock();
 }
 
+// From now on, once.
+void watch() {
+  static const int status = ::pthread_atfork(before_fork, in_parent, in_child);
+  static_cast<void>(status);  // without memory for it children keep what they get
+}
+
 }  // namespace
 
 KeptFromChildren::KeptFromChildren(int fd) : fd_(fd) {
-  static const int status = ::pthread_atfork(before_fork, in_parent, in_child);
-  static_cast<void>(status);  // without memory for it children keep what they get
+  watch();
   set(fd_, true);
 }
 
@@ -78,6 +83,7 @@ KeptFromChildren& KeptFromChildren::operator=(KeptFromChildren&& other) noexcept
 }
 
 std::uint32_t forks_so_far() {
+  watch();
   return forks.load(std::memory_order_relaxed);
 }
 

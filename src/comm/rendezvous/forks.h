@@ -27,7 +27,7 @@ class KeptFromChildren {
   int fd_ = -1;
 };
 
-// How many forks lie between this process and the one that began to keep descriptors.
+// How many forks lie between this process and the one that first asked, or kept a descriptor.
 std::uint32_t forks_so_far();
 
 }  // namespace trainyard::comm
