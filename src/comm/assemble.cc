@@ -119,10 +119,11 @@ std::string fabric_of(const CommunicatorOptions& options) {
 std::string settings_of(const CommunicatorOptions& options) {
   std::string table = options.table.empty() ? to_string(default_choices()) : options.table;
   if (options.mesh_scratch != 0 || options.mesh_sort != 0) {
-    const MeshBuffers usual;
+    const auto choices = parse_choices(table);  // what is wrong with it, all ranks say later
+    const MeshBuffers mesh = choices ? choices->mesh : MeshBuffers{};
     table += fmt::format("\nmesh {} {}\n",
-                         options.mesh_scratch != 0 ? options.mesh_scratch : usual.scratch,
-                         options.mesh_sort != 0 ? options.mesh_sort : usual.sort);
+                         options.mesh_scratch != 0 ? options.mesh_scratch : mesh.scratch,
+                         options.mesh_sort != 0 ? options.mesh_sort : mesh.sort);
   }
   return fmt::format("fabric {}\nsweep {}\n{}", fabric_of(options), options.sweep.count(), table);
 }

@@ -18,6 +18,7 @@ def folder(tmp_path_factory):
 def world(torch, folder):
     mesh = folder / "mesh"
     mesh.write_text(f"{FIRST_LINE}\nall_gather private any any any mesh 65536\n")
+    (folder / "mesh.bounded").write_text(f"{FIRST_LINE}\nmesh 16384 24576\n")
     return torch.run("tables.py", 2, TRAINYARD_COMM_SWEEP="10", TRAINYARD_COMM_TABLE=str(folder / "table"),
                      MESH_TABLE=str(mesh))
 
@@ -45,6 +46,18 @@ def test_ranks_may_measure_later_and_get_one_table(world):
 
 def test_the_mesh_works_in_the_buffers_that_it_is_given(world):
     world.assert_all_well("bounded mesh")
+
+
+def test_a_buffer_that_is_not_given_is_that_of_the_table(world):
+    world.assert_all_well("half bounded mesh")
+
+
+def test_only_rank_0_needs_the_file(world):
+    world.assert_all_well("read by rank 0")
+
+
+def test_a_file_that_is_still_to_be_measured_may_be_missing(world):
+    world.assert_all_well("still to be measured")
 
 
 def test_buffers_that_smddp_would_not_take_are_refused(world):

@@ -78,9 +78,17 @@ def _table_file():
     return Path(name) if name else None
 
 
-def _table_of(file, is_made):
-    """The text of a table; one that a sweep is to make may not be there yet."""
-    return file.read_text() if file and (file.exists() or not is_made) else ""
+def _table_of(options):
+    """The text of the table that rank 0 gives to all; one that a sweep makes may not be there yet."""
+    file = _table_file()
+    if file is None or options.group_rank != 0:
+        return ""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        if os.environ.get("TRAINYARD_COMM_SWEEP"):
+            return ""
+        raise
 
 
 def _sweep_ms(options):
@@ -98,7 +106,7 @@ def _settings(options, sweep_ms=0):
         "interface": os.environ.get("TRAINYARD_COMM_INTERFACE", ""),
         "host": os.environ.get("TRAINYARD_COMM_HOST", ""),
         "transports": os.environ.get("TRAINYARD_COMM_TRANSPORTS", ""),
-        "table": _table_of(_table_file(), sweep_ms > 0),
+        "table": _table_of(options),
         "mesh_scratch": _number("SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES"),
         "mesh_sort": _number("SMDDP_AG_SORT_BUFFER_SIZE_BYTES"),
         "sweep_ms": sweep_ms,

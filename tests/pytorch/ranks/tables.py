@@ -19,12 +19,13 @@ def gathered_everywhere(group):
 
 
 def group_with(**environment):
+    before = os.environ.copy()
     os.environ.update(environment)
     try:
         return dist.new_group(range(SIZE), backend="yard")
     finally:
-        for name in environment:
-            del os.environ[name]
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def measured_at_start():
@@ -49,6 +50,24 @@ def bounded_mesh():
     gathered_everywhere(group)
 
 
+def half_bounded_mesh():
+    with_mesh = os.environ["MESH_TABLE"] + ".bounded"
+    group = group_with(TRAINYARD_COMM_TABLE=with_mesh, SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES="8192")
+    assert "mesh 8192 24576\n" in yard.table(group), yard.table(group)
+
+
+def read_by_rank_0():
+    """Where the others have no such file, as on other hosts."""
+    name = os.environ["MESH_TABLE"] if RANK == 0 else "/nowhere/table"
+    assert "mesh 65536\n" in yard.table(group_with(TRAINYARD_COMM_TABLE=name))
+
+
+def still_to_be_measured():
+    """No rank has the file yet; only the default group measures."""
+    unmeasured = yard.table(group_with(TRAINYARD_COMM_TABLE="/nowhere/table", TRAINYARD_COMM_SWEEP="10"))
+    assert unmeasured == yard.table(group_with(TRAINYARD_COMM_TABLE=""))
+
+
 dist.init_process_group("yard")
 attempt("measured at start", measured_at_start)
 dist.barrier()
@@ -56,6 +75,9 @@ os.environ.pop("TRAINYARD_COMM_SWEEP")
 attempt("later group", lambda: tell("later table", text=yard.table(dist.new_group(range(SIZE), backend="yard"))))
 attempt("measured later", measured_later)
 attempt("bounded mesh", bounded_mesh)
+attempt("half bounded mesh", half_bounded_mesh)
+attempt("read by rank 0", read_by_rank_0)
+attempt("still to be measured", still_to_be_measured)
 tell_error("odd buffer", lambda: group_with(SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES="5000"))
 tell_error("no number", lambda: group_with(SMDDP_AG_SORT_BUFFER_SIZE_BYTES="large"))
 dist.destroy_process_group()
