@@ -63,5 +63,12 @@ def test_what_was_not_sent_survives_a_checkpoint(world, hook):
         assert line["losses"] == pytest.approx(line["expected"], rel=1e-5)
 
 
+def test_what_was_not_sent_stays_where_it_is(world):
+    for line in world.of("kept in place"):
+        first, *later = line["places"]
+        assert len(first) >= 4  # two kinds, of several buckets
+        assert later == [first, first]
+
+
 def test_ranks_end_well(world):
     assert world.codes == [0, 0], world.errors[-3000:]

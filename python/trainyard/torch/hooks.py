@@ -88,12 +88,17 @@ class _State:
         order = [(kind, self._names[id(parameter)]) for parameter in parameters]
         found = self._buckets.get((kind, bucket.index()))
         if found is None or found[0] != order:
-            self._put_away()
-            parts = [self._kept.get(name) for name in order]
+            if found is not None or self._is_elsewhere(order):
+                self._put_away()
+            parts = [self._kept.pop(name, None) for name in order]
             flat = torch.cat([torch.zeros(p.numel(), device=p.device) if part is None else part.view(-1)
                               for p, part in zip(parameters, parts)])
             found = self._buckets[kind, bucket.index()] = (order, flat)
         return found[1]
+
+    def _is_elsewhere(self, order):
+        """Whether another bucket holds some of it: DDP cuts its buckets anew after the first step."""
+        return any(not set(order).isdisjoint(held) for held, _ in self._buckets.values())
 
     def _put_away(self):
         for order, flat in self._buckets.values():

@@ -75,6 +75,19 @@ def with_hook(name, group, make, hook, momentum=0.9):
     tell(f"hook {name}", losses=train(model, range(20), momentum=momentum))
 
 
+def kept_in_place(group):
+    """Where the states of a hook lie after each step, once DDP has cut its buckets anew."""
+    model = DistributedDataParallel(new_model(), process_group=group, bucket_cap_mb=0.1)
+    state = hooks.DeepGradientState(model.module, group, density=0.05)
+    model.register_comm_hook(state, hooks.deep_gradient)
+    train(model, range(3), momentum=0)
+    places = []
+    for step in range(3, 6):
+        train(model, [step], momentum=0)
+        places.append([[*key, flat.data_ptr()] for key, (_, flat) in state._buckets.items()])
+    tell("kept in place", places=places)
+
+
 def resumed(name, group, make, hook):
     """Steps 0 to 9 at once; and the same cut in two with a state that was saved between."""
     def begin(saved=None):
@@ -169,6 +182,7 @@ del os.environ["TRAINYARD_COMM_HOST"]
 for where, made in (("one host", yard), ("two hosts", far)):
     with_hook(f"fusion on {where}", made, lambda model, group: hooks.FusionState(group, buffer_mb=0.03),
               hooks.fusion)
+kept_in_place(yard)
 resumed("deep_gradient", yard, lambda model, group: hooks.DeepGradientState(model, group, density=0.05),
         hooks.deep_gradient)
 resumed("power_sgd", yard, lambda model, group: hooks.PowerSgdState(model, group, rank=2), hooks.power_sgd)
