@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = Path(os.environ.get("YARD_COMM_LIBRARY", ROOT / "build/release/lib/libyardcomm.so"))
-ABI = 2
+ABI = 3
 
 CODES = ("OK INVALID_ARGUMENT NOT_FOUND ALREADY_EXISTS CONFLICT DENIED EXHAUSTED UNAVAILABLE DEADLINE CANCELLED "
          "CORRUPT UNIMPLEMENTED INTERNAL").split()

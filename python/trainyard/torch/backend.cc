@@ -29,7 +29,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
         pool_(std::make_shared<Pool>(communicator_)) {
     init();
   }
-  ~YardBackend() override { pool_->drop(); }
+  ~YardBackend() override { close(); }
 
   const std::string getBackendName() const override { return name_; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -303,7 +303,10 @@ class YardBackend final : public c10d::Backend, public Inspected {
   std::shared_ptr<Fusion> make_fusion(at::ScalarType type, std::size_t buffer_bytes) {
     const auto dtype = known_dtype(type);
     require(dtype.has_value(), "fusion: a dtype that cannot be reduced");
-    return std::make_shared<Fusion>(communicator(), *dtype, buffer_bytes);
+    auto fusion = std::make_shared<Fusion>(communicator(), *dtype, buffer_bytes);
+    std::erase_if(fusions_, [](const auto& one) { return one.expired(); });
+    fusions_.push_back(fusion);
+    return fusion;
   }
   WorkPtr allreduce_fused(Fusion& fusion, const at::Tensor& gradient) {
     return perform({c10d::OpType::ALLREDUCE, "yard:fused_all_reduce"}, one(fusion.adding(gradient)),
@@ -323,10 +326,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
       yard_comm_abort(communicator_->get(), reason.c_str());
     }
   }
-  void shutdown() override {
-    pool_->drop();
-    communicator_.reset();
-  }
+  void shutdown() override { close(); }
 
   std::string flight_record() const override {
     return communicator_ == nullptr ? "" : taken(yard_comm_flight_record(communicator_->get()));
@@ -340,6 +340,16 @@ class YardBackend final : public c10d::Backend, public Inspected {
     Milliseconds timeout = c10d::kUnsetTimeout;
     bool is_async = true;
   };
+
+  void close() {
+    for (const auto& one : std::exchange(fusions_, {})) {
+      if (const auto fusion = one.lock()) {
+        fusion->close();
+      }
+    }
+    pool_->drop();
+    communicator_.reset();
+  }
 
   const CommunicatorPtr& communicator() const {
     if (communicator_ == nullptr) {
@@ -379,6 +389,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
   StorePtr store_;
   CommunicatorPtr communicator_;  // null after shutdown()
   std::shared_ptr<Pool> pool_;
+  std::vector<std::weak_ptr<Fusion>> fusions_;  // of Python, which may keep them
   std::uint64_t sequence_ = 0;
   bool coalescing_ = false;
   std::vector<Task> coalesced_;

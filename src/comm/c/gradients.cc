@@ -106,6 +106,10 @@ int yard_fusion_flush(yard_fusion* fusion, char** error) {
   return flushed ? YARD_OK : report(flushed.error(), error);
 }
 
+int yard_fusion_waits_for_flush(yard_fusion* fusion, const void* data, size_t bytes) {
+  return fusion->own.waits_for_flush({static_cast<const std::byte*>(data), bytes}) ? 1 : 0;
+}
+
 void yard_fusion_free(yard_fusion* fusion) {
   delete fusion;
 }

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a function here does; compare before anything else. */
-#define YARD_COMM_ABI 2
+#define YARD_COMM_ABI 3
 YARD_API int yard_comm_abi(void);
 
 /* base/result.h's codes, from 1. */
@@ -216,6 +216,9 @@ typedef struct yard_gradient {
 /* After an error of this call nobody is told. */
 YARD_API int yard_fusion_add(yard_fusion* fusion, const yard_gradient* gradient, char** error);
 YARD_API int yard_fusion_flush(yard_fusion* fusion, char** error);
+/* Whether only a flush begins a part of the gradient at `data`: nobody bounds the wait for it. Tells
+ * it the fault, when there is one. */
+YARD_API int yard_fusion_waits_for_flush(yard_fusion* fusion, const void* data, size_t bytes);
 YARD_API void yard_fusion_free(yard_fusion* fusion);
 
 /* Memory that the ranks of the host map; freed by yard_buffer_free, maybe after the communicator.

@@ -134,6 +134,15 @@ Result<void> FusedAllReduce::flush() {
   return elements == 0 || filling_ == nullptr ? Result<void>() : send(elements);
 }
 
+bool FusedAllReduce::waits_for_flush(std::span<const std::byte> gradient) {
+  if (communicator_.fault()) {
+    static_cast<void>(flush());
+  }
+  return filling_ != nullptr && std::ranges::any_of(filling_->parts, [&](const auto& part) {
+           return part.gradient->bytes.data() == gradient.data();
+         });
+}
+
 // What cannot be begun tells its gradients why.
 Result<void> FusedAllReduce::send(std::uint64_t elements) {
   const auto buffer = std::exchange(filling_, nullptr);

@@ -44,6 +44,9 @@ class FusedAllReduce {
   Result<void> add(std::span<std::byte> gradient, Told told);
   // Begins the reduction of what is left: at the end of a step.
   Result<void> flush();
+  // Whether a part of `gradient` lies in a buffer that is not full, so that no time-out holds for
+  // it yet. After the communicator's end none does: all gradients there are told what ended it.
+  bool waits_for_flush(std::span<const std::byte> gradient);
 
   std::size_t buffers_made() const;  // for tests: they are used again
 

@@ -139,6 +139,37 @@ TEST(Fusion, TellsEveryGradientOfAnError) {
   EXPECT_TRUE(is_told);
 }
 
+TEST(Fusion, KnowsWhichGradientsWaitForAFlush) {
+  LocalWorld world = make_local_communicators(1);
+  FusedAllReduce fused(world[0], {.buffer_bytes = 400});
+  std::vector<float> sent(100, 1.0F);
+  std::vector<float> cut(101, 1.0F);
+  const auto ignore = [](const Result<void>&) {};
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(sent)), ignore));
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(cut)), ignore));
+
+  EXPECT_FALSE(fused.waits_for_flush(std::as_bytes(std::span(sent))));
+  EXPECT_TRUE(fused.waits_for_flush(std::as_bytes(std::span(cut))));
+  ASSERT_TRUE(fused.flush());
+  EXPECT_FALSE(fused.waits_for_flush(std::as_bytes(std::span(cut))));
+}
+
+TEST(Fusion, TellsGradientsThatWaitForAFlushOfTheEnd) {
+  LocalWorld world = make_local_communicators(2);
+  FusedAllReduce fused(world[0], {.buffer_bytes = 400});
+  std::vector<float> values(10, 1.0F);
+  Result<void> told;
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(values)),
+                        [&](const Result<void>& done) { told = done; }));
+  ASSERT_TRUE(fused.waits_for_flush(std::as_bytes(std::span(values))));
+
+  world[0].abort("enough");
+
+  EXPECT_FALSE(fused.waits_for_flush(std::as_bytes(std::span(values))));
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, Code::kCancelled);
+}
+
 TEST(Fusion, RefusesPartsOfElements) {
   LocalWorld world = make_local_communicators(1);
   FusedAllReduce fused(world[0], {});

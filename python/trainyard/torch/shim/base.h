@@ -11,6 +11,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "gil.h"
 #include "yard_comm.h"
 
 namespace trainyard::torch_shim {
@@ -60,7 +61,10 @@ class Communicator {
   explicit Communicator(yard_comm* own) : own_(own) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  ~Communicator() { yard_comm_free(own_); }
+  ~Communicator() {
+    const WithoutGil release;  // it waits for what was issued
+    yard_comm_free(own_);
+  }
   yard_comm* get() const { return own_; }
 
  private:

@@ -4,11 +4,15 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "gil.h"
+#include "store.h"
 #include "tensors.h"
 #include "work.h"
 
@@ -97,8 +101,9 @@ inline Task compressing(const std::shared_ptr<Compressed>& all, Milliseconds tim
   return task;
 }
 
-// Fusion buffers of one group, for gradients of one dtype.
-class Fusion {
+// Fusion buffers of one group, for gradients of one dtype. Python may hold it longer than the group
+// lives: the backend closes it before.
+class Fusion : public std::enable_shared_from_this<Fusion> {
  public:
   Fusion(CommunicatorPtr communicator, yard_dtype dtype, std::size_t buffer_bytes)
       : communicator_(std::move(communicator)), dtype_(dtype) {
@@ -108,34 +113,75 @@ class Fusion {
     const int code = yard_fusion_create(communicator_->get(), &options, &own_, &error);
     check(code, error);
   }
-  ~Fusion() { yard_fusion_free(own_); }
+  ~Fusion() { close(); }
   Fusion(const Fusion&) = delete;
   Fusion& operator=(const Fusion&) = delete;
+
+  // Its gradients are flushed; later ones are refused. Again: nothing.
+  void close() {
+    const WithoutGil release;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (own_ != nullptr) {
+      yard_fusion_free(std::exchange(own_, nullptr));
+    }
+    communicator_.reset();
+  }
 
   Task adding(const at::Tensor& gradient) {
     writable(gradient, "fusion");
     require(known_dtype(gradient.scalar_type()) == dtype_, "fusion: a gradient of another dtype");
+    // Not a reference: an unflushed gradient's work would keep the fusion, and the fusion the work.
+    const std::weak_ptr<Fusion> self = weak_from_this();
     Task task;
     task.keep.push_back(gradient);
-    task.begin = [this, gradient](yard_comm*, const Ending& end, yard_work**, char** error) {
-      const yard_gradient all{.data = gradient.data_ptr(),
-                              .bytes = gradient.nbytes(),
-                              .told = end.told,
-                              .context = end.context};
-      return yard_fusion_add(own_, &all, error);
+    task.begin = [self, gradient](yard_comm*, const Ending& end, yard_work**, char** error) {
+      const auto fusion = self.lock();
+      if (fusion == nullptr) {
+        *error = copy_of(kClosed);
+        return static_cast<int>(YARD_CANCELLED);
+      }
+      return fusion->add({.data = gradient.data_ptr(),
+                          .bytes = gradient.nbytes(),
+                          .told = end.told,
+                          .context = end.context},
+                         error);
+    };
+    task.is_unbegun = [self, data = gradient.data_ptr(), bytes = gradient.nbytes()] {
+      const auto fusion = self.lock();
+      return fusion != nullptr && fusion->waits_for_flush(data, bytes);
     };
     return task;
   }
   void flush() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (own_ == nullptr) {
+      fail(YARD_CANCELLED, kClosed);
+    }
     char* error = nullptr;
     const int code = yard_fusion_flush(own_, &error);
     check(code, error);
   }
 
  private:
+  static constexpr const char* kClosed = "fusion: the process group was shut down";
+
+  int add(const yard_gradient& gradient, char** error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (own_ == nullptr) {
+      *error = copy_of(kClosed);
+      return YARD_CANCELLED;
+    }
+    return yard_fusion_add(own_, &gradient, error);
+  }
+  bool waits_for_flush(const void* data, std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return own_ != nullptr && yard_fusion_waits_for_flush(own_, data, bytes) != 0;
+  }
+
+  std::mutex mutex_;              // who waits for a gradient asks, beside who adds others
   CommunicatorPtr communicator_;  // outlives the buffers
   yard_dtype dtype_;
-  yard_fusion* own_ = nullptr;
+  yard_fusion* own_ = nullptr;  // null when closed
 };
 
 }  // namespace trainyard::torch_shim

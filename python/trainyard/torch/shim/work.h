@@ -3,7 +3,9 @@
 // also when nobody holds it any more; who waits for it performs them where the library can.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -40,6 +42,9 @@ struct Task {
   std::vector<at::Tensor> keep;  // the memory of input and output
   std::function<void()> finish;  // when it is done, on any thread; may be empty
   Begin begin;                   // of what is not an `operation`
+  // Of what `begin` only puts where others must begin it: whether nobody has, so that no time-out
+  // of the library's holds. May be empty. From any thread, and after the task's end.
+  std::function<bool()> is_unbegun;
 
   const yard_operation* described(Milliseconds timeout) {
     operation.counts = counts.data();
@@ -103,6 +108,9 @@ class YardWork final : public c10d::Work {
       if (part != nullptr) {
         parts_.push_back(part);
       }
+      if (tasks_[i].is_unbegun) {
+        unbegun_.push_back(tasks_[i].is_unbegun);
+      }
     }
     part_is_done(YARD_OK, "", 1);
   }
@@ -125,6 +133,7 @@ class YardWork final : public c10d::Work {
       for (yard_work* part : parts_) {
         yard_work_wait(part, nullptr);
       }
+      wait_for_begin();
     }
     std::unique_lock<std::mutex> lock(mutex_);
     if (!is_bounded) {
@@ -160,6 +169,26 @@ class YardWork final : public c10d::Work {
   std::uint64_t getSequencenumber() const override { return header_.sequence; }
 
  private:
+  static constexpr Milliseconds kLook{100};
+
+  // Until the library's time-outs hold for all of it, or for as long as they would.
+  void wait_for_begin() {
+    const auto end = std::chrono::steady_clock::now() + header_.timeout;
+    const auto is_unbegun = [&] {
+      return std::ranges::any_of(unbegun_, [](const auto& one) { return one(); });
+    };
+    while (!isCompleted() && is_unbegun()) {
+      if (std::chrono::steady_clock::now() >= end) {
+        fail(YARD_DEADLINE, std::string(header_.title) + " was not begun within " +
+                                std::to_string(header_.timeout.count()) +
+                                " ms: its gradient lies in a fusion buffer that is not full; call "
+                                "flush() before you wait for it");
+      }
+      std::unique_lock<std::mutex> lock(mutex_);
+      cv_.wait_for(lock, kLook, [&] { return completed_; });
+    }
+  }
+
   static void told(void* context, int code, const char* message) {
     const auto self = c10::intrusive_ptr<YardWork>::reclaim(static_cast<YardWork*>(context));
     self->part_is_done(code, message, 1);
@@ -212,6 +241,7 @@ class YardWork final : public c10d::Work {
   std::vector<Task> tasks_;
   std::vector<at::Tensor> outputs_;
   std::vector<yard_work*> parts_;
+  std::vector<std::function<bool()>> unbegun_;
   std::atomic<std::size_t> open_{0};  // parts, and one while they are being issued
   std::mutex future_mutex_;
   std::exception_ptr error_;  // the first one, until end()
