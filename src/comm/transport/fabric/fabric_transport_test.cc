@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "comm/transport/fabric/signal_keeper.h"
 #include "comm/transport/fabric/tag.h"
 #include "testing/fabric_ranks.h"
 
@@ -253,6 +254,19 @@ TEST_P(FabricTransportTest, SignalsStayTheUsers) {
   struct sigaction after {};
   ASSERT_EQ(::sigaction(SIGTERM, &old, &after), 0);
   EXPECT_EQ(after.sa_handler, SIG_IGN);
+}
+
+TEST(SignalKeeper, LeavesWhatTheUserHasSetMeanwhile) {
+  struct sigaction own {};
+  own.sa_handler = [](int) {};
+  struct sigaction before {};
+  {
+    const SignalKeeper signals;
+    ASSERT_EQ(::sigaction(SIGHUP, &own, &before), 0);
+  }
+  struct sigaction after {};
+  ASSERT_EQ(::sigaction(SIGHUP, &before, &after), 0);
+  EXPECT_EQ(after.sa_handler, own.sa_handler);
 }
 
 TEST_P(FabricTransportTest, LeavesNoNamesOnceAllKnowEachOther) {
