@@ -44,12 +44,18 @@ Result<std::vector<std::string>> read_entry(const std::string& text, const std::
 
 }  // namespace
 
-std::string address_to_bind(const std::vector<DataAddress>& everyones, std::size_t own) {
+std::string address_to_bind(const std::vector<DataAddress>& everyones, const Hosts& hosts,
+                            std::size_t own) {
   const std::vector<std::string>& addresses = everyones[own].addresses;
   const auto is_own_alone = [&](const std::string& address) {
-    return std::ranges::count_if(everyones, [&](const DataAddress& one) {
-             return std::ranges::find(one.addresses, address) != one.addresses.end();
-           }) == 1;
+    for (std::size_t rank = 0; rank < everyones.size(); ++rank) {
+      const bool is_elsewhere = hosts.of_rank[rank] != hosts.of_rank[own];
+      if (is_elsewhere && std::ranges::find(everyones[rank].addresses, address) !=
+                              everyones[rank].addresses.end()) {
+        return false;
+      }
+    }
+    return true;
   };
   const auto found = std::ranges::find_if(addresses, is_own_alone);
   return found != addresses.end() ? *found : addresses.empty() ? "" : addresses.front();
@@ -95,7 +101,8 @@ Result<std::vector<std::unique_ptr<FabricEndpoint>>> open_endpoints(const Fabric
                    fmt::format("libfabric is for at most {} ranks here", kMaxTagRanks)};
     }
     YARD_TRY(const FabricProvider provider,
-             FabricProvider::find(world.provider, address_to_bind(joined.data_addresses, own)));
+             FabricProvider::find(world.provider,
+                                  address_to_bind(joined.data_addresses, joined.hosts, own)));
     std::vector<std::string> addresses;
     for (std::uint32_t channel = 0; channel < world.channels; ++channel) {
       YARD_TRY(auto endpoint, FabricEndpoint::open(provider, joined.members.size()));

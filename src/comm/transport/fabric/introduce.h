@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "comm/rendezvous/join.h"
+#include "comm/rendezvous/member.h"
 #include "comm/rendezvous/store.h"
 #include "comm/transport/fabric/endpoint.h"
 
@@ -19,7 +20,8 @@ namespace trainyard::comm {
 
 // The address of this machine that an endpoint is bound to: the first that no other host has as
 // well (a bridge that every node has alike), or the first.
-std::string address_to_bind(const std::vector<DataAddress>& everyones, std::size_t own);
+std::string address_to_bind(const std::vector<DataAddress>& everyones, const Hosts& hosts,
+                            std::size_t own);
 
 struct Introduction {
   std::string world;  // name of the communicator

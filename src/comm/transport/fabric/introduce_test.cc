@@ -14,18 +14,39 @@ using ::testing::HasSubstr;
 
 using Addresses = std::vector<std::string>;
 
+Hosts two_hosts_of(std::int32_t ranks) {
+  Hosts hosts{.of_rank = {}, .ranks = {{}, {}}};
+  for (std::int32_t rank = 0; rank < 2 * ranks; ++rank) {
+    hosts.of_rank.push_back(rank / ranks);
+    hosts.ranks[static_cast<std::size_t>(rank / ranks)].push_back(rank);
+  }
+  return hosts;
+}
+
 TEST(AddressToBind, IsTheFirstThatNoOtherHostHas) {
   const std::vector<DataAddress> all = {{.port = 1, .addresses = {"172.17.0.1", "10.0.0.1"}},
                                         {.port = 1, .addresses = {"172.17.0.1", "10.0.0.2"}}};
-  EXPECT_EQ(address_to_bind(all, 0), "10.0.0.1");
-  EXPECT_EQ(address_to_bind(all, 1), "10.0.0.2");
+  EXPECT_EQ(address_to_bind(all, two_hosts_of(1), 0), "10.0.0.1");
+  EXPECT_EQ(address_to_bind(all, two_hosts_of(1), 1), "10.0.0.2");
+}
+
+TEST(AddressToBind, MayBeSharedByTheRanksOfOneHost) {
+  const Addresses first = {"172.17.0.1", "10.0.0.1"};
+  const Addresses second = {"172.17.0.1", "10.0.0.2"};
+  const std::vector<DataAddress> all = {{.port = 1, .addresses = first},
+                                        {.port = 2, .addresses = first},
+                                        {.port = 1, .addresses = second},
+                                        {.port = 2, .addresses = second}};
+  EXPECT_EQ(address_to_bind(all, two_hosts_of(2), 1), "10.0.0.1");
+  EXPECT_EQ(address_to_bind(all, two_hosts_of(2), 2), "10.0.0.2");
 }
 
 TEST(AddressToBind, IsTheBestWhereAllHostsAreOne) {
   const std::vector<DataAddress> all = {{.port = 1, .addresses = {"10.0.0.1", "fe80::1"}},
                                         {.port = 2, .addresses = {"10.0.0.1", "fe80::1"}}};
-  EXPECT_EQ(address_to_bind(all, 1), "10.0.0.1");
-  EXPECT_EQ(address_to_bind({{.port = 1, .addresses = {}}}, 0), "");
+  EXPECT_EQ(address_to_bind(all, two_hosts_of(1), 1), "10.0.0.1");
+  EXPECT_EQ(address_to_bind({{.port = 1, .addresses = {}}}, {.of_rank = {0}, .ranks = {{0}}}, 0),
+            "");
 }
 
 std::vector<Member> members() {
