@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,17 @@ class FabricRanks {
           std::move(endpoint), at(rank).fault);
     }
   }
+
+  // All at once: who leaves waits for the others.
+  ~FabricRanks() {
+    std::vector<std::jthread> threads;
+    threads.reserve(ranks_.size());
+    for (const auto& rank : ranks_) {
+      threads.emplace_back([&rank] { rank->transport.reset(); });
+    }
+  }
+  FabricRanks(const FabricRanks&) = delete;
+  FabricRanks& operator=(const FabricRanks&) = delete;
 
   Rank& at(std::int32_t rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   const std::string& address(std::int32_t rank) const {

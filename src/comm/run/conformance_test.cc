@@ -161,6 +161,7 @@ TEST_P(Conformance, EqualsThePlainComputation) {
   LocalWorld world = world_of(GetParam());
   const std::vector<Trial> all = trials(GetParam(), world[0].world());
   EXPECT_EQ(run_all(world, all), std::vector<std::string>{});
+  testing::end_all_ranks(world);
 }
 
 // Every rank has exactly the room that its plan counts on: were it too little, ranks would wait for

@@ -26,7 +26,7 @@ constexpr int kLooks = 20;                 // of a caller who spins, before it s
 // The watchdog sees the same death on its own connection, and says more.
 constexpr milliseconds kLetOthersExplain{1200};
 constexpr milliseconds kLookAtBroken{50};
-constexpr std::chrono::seconds kLastMessages{5};
+constexpr std::chrono::seconds kLinger{5};
 
 }  // namespace
 
@@ -48,12 +48,12 @@ FabricTransport::FabricTransport(FabricOptions options, std::unique_ptr<FabricEn
   }
 }
 
-// What was published has its way to the provider first: others may still need it. Then the endpoint
-// ends, before the memory that it works with.
+// What was published has its way first: others may still need it. Then the endpoint ends, before
+// the memory that it works with.
 FabricTransport::~FabricTransport() {
   is_ending_ = true;
-  const auto end = steady_clock::now() + kLastMessages;
-  while (!flush() && !fault_.is_raised() && steady_clock::now() < end) {
+  const auto end = steady_clock::now() + kLinger;
+  while (!fault_.is_raised() && !has_failed_ && !part() && steady_clock::now() < end) {
     wait(Patience::kSleep, milliseconds(10));
   }
   endpoint_.reset();
@@ -141,10 +141,10 @@ void FabricTransport::await_credit(std::int32_t rank) {
   }
 }
 
-// To a peer that has gone they need not come, nor from one that goes.
+// To a peer that goes they need not come, nor from one that goes.
 void FabricTransport::send_credits(std::int32_t rank) {
   Peer& peer = peer_of(rank);
-  while (peer.owed > 0 && peer.broken.empty() && !is_ending_) {
+  while (peer.owed > 0 && peer.broken.empty() && !peer.has_left && !is_ending_) {
     Request* request = make_request(Use::kCreditSend, rank);
     const auto tag = tag_of(world_, TagKind::kCredit, options_.rank, peer.credits);
     const auto taken = endpoint_->try_send(rank, tag, {}, *request);
@@ -166,10 +166,64 @@ void FabricTransport::pump_all() {
     if (peer.owed > 0) {
       send_credits(static_cast<std::int32_t>(rank));
     }
+    if (peer.has_left && !peer.has_goodbye) {
+      say_goodbye(static_cast<std::int32_t>(rank));
+    }
   }
 }
 
+void FabricTransport::await_goodbye(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  if (peer.awaits_goodbye) {
+    return;
+  }
+  Request* request = make_request(Use::kGoodbyeReceive, rank);
+  const auto posted =
+      endpoint_->try_receive(tag_of(world_, TagKind::kGoodbye, rank, 0), {}, *request);
+  peer.awaits_goodbye = posted && *posted;
+  if (!peer.awaits_goodbye) {
+    end(request);
+  }
+}
+
+// Who cannot be told is not waited for.
+void FabricTransport::say_goodbye(std::int32_t rank) {
+  Peer& peer = peer_of(rank);
+  if (peer.has_goodbye) {
+    return;
+  }
+  Request* request = make_request(Use::kGoodbyeSend, rank);
+  const auto taken =
+      endpoint_->try_send(rank, tag_of(world_, TagKind::kGoodbye, options_.rank, 0), {}, *request);
+  peer.has_goodbye = !taken || *taken;
+  peer.goodbye_is_under_way = taken && *taken;
+  peer.has_left = peer.has_left || !taken;
+  if (!peer.goodbye_is_under_way) {
+    end(request);
+  }
+}
+
+// True when no peer needs this endpoint any more. One that has left and takes no goodbye of ours
+// has stopped waiting for it.
+bool FabricTransport::part() {
+  if (!flush()) {
+    return false;
+  }
+  bool is_over = true;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const auto rank = static_cast<std::int32_t>(i);
+    const Peer& peer = peers_[i];
+    if (peer.sent > 0 || peer.has_spoken) {
+      await_goodbye(rank);
+      say_goodbye(rank);
+      is_over = is_over && peer.has_left && !peer.goodbye_is_under_way;
+    }
+  }
+  return is_over;
+}
+
 void FabricTransport::post_receives(std::int32_t rank) {
+  await_goodbye(rank);
   Peer& peer = peer_of(rank);
   while (peer.in.size() < kReceivesAhead) {
     auto buffer = incoming_.take(max_message_);
@@ -247,35 +301,53 @@ bool FabricTransport::progress() {
     complete(one);
   }
   if (!status) {
-    fault_.raise(status.error());
+    raise(status.error());
   }
   return !completions_.empty();
 }
 
+// What a peer gets only so that it may go on, or leave, is not missed here when it cannot be sent.
 void FabricTransport::complete(const Completion& completion) {
   auto* request = static_cast<Request*>(completion.request);
+  const bool is_good = completion.error.empty();
   if (request == nullptr) {
+    if (!is_good) {  // what it was for will never be complete
+      raise({Code::kUnavailable,
+             "libfabric failed, and does not say at which message: " + completion.error});
+    }
     return;
   }
   Peer& peer = peer_of(request->peer);
-  if (!completion.error.empty()) {
+  const bool is_needed = request->use == Use::kSend || request->use == Use::kReceive ||
+                         request->use == Use::kCreditReceive;
+  if (!is_good && is_needed) {
     note_broken(request->peer, completion.error);
   }
   switch (request->use) {
     case Use::kReceive:  // stays the first of its peer, and is never complete after an error
-      request->is_complete = completion.error.empty();
+      request->is_complete = is_good;
       request->bytes = completion.bytes;
+      peer.has_spoken = peer.has_spoken || is_good;
       return;
     case Use::kSend:
       --peer.under_way;
-      peer.has_lost = peer.has_lost || !completion.error.empty();
+      peer.has_lost = peer.has_lost || !is_good;
       break;
-    case Use::kCreditReceive:
-      peer.waits_for_credit = false;
-      peer.granted += step_;
-      ++peer.grants;
+    case Use::kCreditReceive:  // after an error there is none, and no other is waited for
+      if (is_good) {
+        peer.waits_for_credit = false;
+        peer.granted += step_;
+        ++peer.grants;
+      }
       break;
     case Use::kCreditSend:
+      break;
+    case Use::kGoodbyeSend:
+      peer.goodbye_is_under_way = false;
+      peer.has_left = peer.has_left || !is_good;
+      break;
+    case Use::kGoodbyeReceive:
+      peer.has_left = peer.has_left || is_good;
       break;
   }
   end(request);
@@ -293,6 +365,14 @@ bool FabricTransport::flush() {
   return std::ranges::all_of(peers_, [](const Peer& peer) {
     return peer.queue.empty() && peer.under_way == 0 && !peer.has_lost;
   });
+}
+
+// In the destructor those are gone whom a fault is told.
+void FabricTransport::raise(Error error) {
+  has_failed_ = true;
+  if (!is_ending_) {
+    fault_.raise(std::move(error));
+  }
 }
 
 void FabricTransport::note_broken(std::int32_t rank, const std::string& why) {
@@ -314,8 +394,8 @@ void FabricTransport::raise_broken() {
         std::ranges::find(watched_, static_cast<std::int32_t>(rank)) != watched_.end() ||
         !peer.queue.empty() || peer.under_way > 0 || peer.has_lost;
     if (is_needed) {
-      fault_.raise({Code::kUnavailable, fmt::format("libfabric does not reach {} any more: {}",
-                                                    options_.names[rank], peer.broken)});
+      raise({Code::kUnavailable, fmt::format("libfabric does not reach {} any more: {}",
+                                             options_.names[rank], peer.broken)});
     }
   }
 }

@@ -8,6 +8,10 @@
 // A peer that cannot be reached is a fault; it waits a moment before it raises it, so that the
 // watchdog, which knows why, comes first. A dead peer may show in nothing else than silence: the
 // watchdog and the time-out of the operation end that.
+//
+// Who leaves says goodbye to all with whom it spoke, and stays, up to 5 s, until they have answered
+// with theirs, which they do as soon as they look: a provider's socket that closes while something
+// still comes may drop what it has not delivered. After its goodbye nobody sends a credit.
 #pragma once
 
 #include <chrono>
@@ -64,7 +68,14 @@ class FabricTransport final : public Transport {
 
  private:
   static constexpr std::size_t kBuffers = 64;  // of the longest messages
-  enum class Use : std::uint8_t { kSend, kReceive, kCreditSend, kCreditReceive };
+  enum class Use : std::uint8_t {
+    kSend,
+    kReceive,
+    kCreditSend,
+    kCreditReceive,
+    kGoodbyeSend,
+    kGoodbyeReceive
+  };
 
   struct Request : FabricRequest {  // so that a completion leads back to it
     Use use = Use::kSend;
@@ -94,6 +105,12 @@ class FabricTransport final : public Transport {
     Inbound inbound;
     bool has_inbound = false;
 
+    bool has_spoken = false;  // something came from it
+    bool awaits_goodbye = false;
+    bool has_left = false;     // it said goodbye, or cannot be told ours
+    bool has_goodbye = false;  // ours was given to the provider
+    bool goodbye_is_under_way = false;
+
     std::chrono::steady_clock::time_point broken_at;
     std::string broken;     // why
     bool has_lost = false;  // a message to it
@@ -107,11 +124,15 @@ class FabricTransport final : public Transport {
   void send_credits(std::int32_t rank);
   void await_credit(std::int32_t rank);
   void post_receives(std::int32_t rank);
+  void await_goodbye(std::int32_t rank);
+  void say_goodbye(std::int32_t rank);
+  bool part();
   bool look(std::int32_t rank);
   bool progress();
   void complete(const Completion& completion);
   void note_broken(std::int32_t rank, const std::string& why);
   void raise_broken();
+  void raise(Error error);
 
   FabricOptions options_;
   Fault& fault_;
@@ -130,6 +151,7 @@ class FabricTransport final : public Transport {
   std::vector<std::int32_t> watched_;  // asked for a message in vain since the last wait()
   Fd news_;                            // wake()
   bool is_ending_ = false;
+  bool has_failed_ = false;
 };
 
 }  // namespace trainyard::comm

@@ -64,6 +64,12 @@ class FabricTransportTest : public ::testing::TestWithParam<std::string> {
     transport(rank).publish({&to, 1}, label);
   }
 
+  void look_until(std::int32_t rank, const std::atomic<bool>& is_over) {
+    while (!is_over) {
+      transport(rank).wait(Patience::kSleep, kTurn);
+    }
+  }
+
   // Until all that was published has left.
   void send_out(std::int32_t rank) {
     const auto end = steady_clock::now() + seconds(20);
@@ -211,17 +217,46 @@ TEST_P(FabricTransportTest, OneMessageGoesToSeveral) {
 TEST_P(FabricTransportTest, WhatWasPublishedArrivesThoughItsSenderEnds) {
   start(2);
   constexpr std::size_t kMessages = 20;
+  std::atomic<bool> has_ended = false;
   std::jthread sender([&] {
     for (std::size_t i = 0; i < kMessages; ++i) {
       send(1, 0, pattern(60'000, 1), {.sequence = 1, .signature = {}});
     }
     send_out(1);
     ranks_->end(1);
+    has_ended = true;
   });
   for (std::size_t i = 0; i < kMessages; ++i) {
     ASSERT_NE(receive(0, 1), nullptr) << i;
     transport(0).release(1);
   }
+  look_until(0, has_ended);
+}
+
+// What has left its process may still be lost when its socket closes before it was delivered.
+TEST_P(FabricTransportTest, ASenderStaysUntilItsPeerHasSeenItsLastMessage) {
+  start(2);
+  std::jthread first([&] {
+    send(0, 1, {}, {.sequence = 1, .signature = {}});
+    send_out(0);
+  });
+  ASSERT_NE(receive(1, 0), nullptr);
+  transport(1).release(0);
+  first.join();
+  steady_clock::time_point ended;
+  std::atomic<bool> has_ended = false;
+  send(0, 1, pattern(60'000, 1), {.sequence = 2, .signature = {}});
+  std::jthread sender([&] {
+    ranks_->end(0);
+    ended = steady_clock::now();
+    has_ended = true;
+  });
+  std::this_thread::sleep_for(milliseconds(100));  // in which it would end, did it not wait
+  const auto looked = steady_clock::now();
+  ASSERT_NE(receive(1, 0), nullptr);
+  look_until(1, has_ended);
+  EXPECT_GT(ended, looked);
+  EXPECT_LT(ended, looked + seconds(4));  // less than it waits for a peer that does not look
 }
 
 TEST_P(FabricTransportTest, NothingGoesOutAfterAFault) {

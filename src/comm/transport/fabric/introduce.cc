@@ -11,8 +11,8 @@
 namespace trainyard::comm {
 namespace {
 
-// Of what travels through the endpoints: headers, tags, credits.
-constexpr const char* kVersion = "fabric 1";
+// Of what travels through the endpoints: headers, tags, credits, goodbyes.
+constexpr const char* kVersion = "fabric 2";
 
 std::string encode(const Introduction& introduction) {
   Fields fields = {kVersion, introduction.provider};

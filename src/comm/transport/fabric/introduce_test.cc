@@ -78,7 +78,7 @@ TEST(Introduce, NamesARankWithAnotherProvider) {
   ASSERT_FALSE(all);
   EXPECT_EQ(all.error().code, Code::kConflict);
   EXPECT_THAT(all.error().message, HasSubstr("rank 1 (pid 11 on b) cannot use libfabric with this "
-                                             "one: it speaks fabric 1 over efa"));
+                                             "one: it speaks fabric 2 over efa"));
 }
 
 TEST(Introduce, SaysWhyARankCannotFollow) {

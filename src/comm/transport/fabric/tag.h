@@ -17,7 +17,7 @@
 
 namespace trainyard::comm {
 
-enum class TagKind : std::uint64_t { kMessage = 0, kCredit = 1 };
+enum class TagKind : std::uint64_t { kMessage = 0, kCredit = 1, kGoodbye = 2 };
 
 inline constexpr std::int32_t kMaxTagRanks = 1 << 16;
 
