@@ -157,6 +157,13 @@ def test_a_provider_that_is_not_there_is_named_by_all_at_once(make_world):
         assert 'has no provider "opx" for this machine' in answer.error
 
 
+def test_a_provider_with_too_few_receives_for_the_ranks_is_named_by_all(make_world):
+    world = make_world("tcp2", TRAINYARD_COMM_FABRIC="tcp;ofi_rxm", FI_OFI_RXM_RX_SIZE="2")
+    for answer in world.all("create", transports="fabric"):
+        assert answer.code in ("EXHAUSTED", "UNAVAILABLE")
+        assert "holds 2 receives, and 1 ranks of other hosts need 4 each" in answer.error
+
+
 def test_what_the_environment_leaves_out_is_said(make_world):
     world = make_world("tcp2", TRAINYARD_COMM_FABRIC="tcp;ofi_rxm", FI_PROVIDER="efa")
     assert all("FI_PROVIDER=efa leaves others out" in answer.error

@@ -207,6 +207,10 @@ std::size_t FabricEndpoint::max_message() const {
   return state_->info->ep_attr->max_msg_size;
 }
 
+std::size_t FabricEndpoint::max_receives() const {
+  return state_->info->rx_attr->size;
+}
+
 Result<FabricMemory> FabricEndpoint::allocate(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   const std::size_t size = (bytes + kPage - 1) / kPage * kPage;

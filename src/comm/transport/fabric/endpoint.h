@@ -56,6 +56,7 @@ class FabricEndpoint {
   void forget_names();
 
   std::size_t max_message() const;
+  std::size_t max_receives() const;  // that may wait at once
   Result<FabricMemory> allocate(std::size_t bytes);
 
   // False when it cannot be taken now: poll(), and try again. `memory` is a part of what allocate()

@@ -63,6 +63,9 @@ class FabricTransport final : public Transport {
   std::byte* map(std::int32_t, Window) override { return nullptr; }
   bool prefers_non_temporal(std::size_t) const override { return false; }
 
+  // Of each peer, that wait at the provider at once: two messages, a credit, a goodbye.
+  static constexpr std::size_t kStandingReceives = 4;
+
   // All ranks know each other's endpoints.
   void forget_names() { endpoint_->forget_names(); }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/rendezvous/frame.h"
+#include "comm/transport/fabric/fabric_transport.h"
 #include "comm/transport/fabric/tag.h"
 
 namespace trainyard::comm {
@@ -61,6 +62,20 @@ std::string address_to_bind(const std::vector<DataAddress>& everyones, const Hos
   return found != addresses.end() ? *found : addresses.empty() ? "" : addresses.front();
 }
 
+Result<void> check_receives(std::size_t held, const Hosts& hosts, std::int32_t own) {
+  const auto host = hosts.of_rank[static_cast<std::size_t>(own)];
+  const std::size_t peers =
+      hosts.of_rank.size() - hosts.ranks[static_cast<std::size_t>(host)].size();
+  if (peers * FabricTransport::kStandingReceives <= held) {
+    return {};
+  }
+  return Error{Code::kExhausted,
+               fmt::format("an endpoint of this provider holds {} receives, and {} ranks of other "
+                           "hosts need {} each: it may have a setting for more (rx_size, "
+                           "fi_info -e), or there are too many ranks for it",
+                           held, peers, FabricTransport::kStandingReceives)};
+}
+
 Result<std::vector<std::vector<std::string>>> introduce(const Introduction& introduction,
                                                         const std::vector<Member>& members,
                                                         RendezvousStore& store,
@@ -106,6 +121,7 @@ Result<std::vector<std::unique_ptr<FabricEndpoint>>> open_endpoints(const Fabric
     std::vector<std::string> addresses;
     for (std::uint32_t channel = 0; channel < world.channels; ++channel) {
       YARD_TRY(auto endpoint, FabricEndpoint::open(provider, joined.members.size()));
+      YARD_TRY(check_receives(endpoint->max_receives(), joined.hosts, world.rank));
       addresses.push_back(endpoint->address());
       endpoints.push_back(std::move(endpoint));
     }

@@ -23,6 +23,10 @@ namespace trainyard::comm {
 std::string address_to_bind(const std::vector<DataAddress>& everyones, const Hosts& hosts,
                             std::size_t own);
 
+// kExhausted: an endpoint that holds so many receives at once cannot hold those of the ranks of all
+// other hosts.
+Result<void> check_receives(std::size_t held, const Hosts& hosts, std::int32_t own);
+
 struct Introduction {
   std::string world;  // name of the communicator
   std::int32_t rank = 0;

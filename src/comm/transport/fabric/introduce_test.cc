@@ -49,6 +49,15 @@ TEST(AddressToBind, IsTheBestWhereAllHostsAreOne) {
             "");
 }
 
+TEST(CheckReceives, WantsRoomForTheRanksOfOtherHosts) {
+  EXPECT_TRUE(check_receives(40, two_hosts_of(10), 3));
+  const auto checked = check_receives(40, two_hosts_of(11), 3);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, Code::kExhausted);
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("holds 40 receives, and 11 ranks of other hosts need 4 each"));
+}
+
 std::vector<Member> members() {
   return {{.rank = 0, .size = 2, .host_name = "a", .pid = 10},
           {.rank = 1, .size = 2, .host_name = "b", .pid = 11}};
