@@ -52,6 +52,7 @@ class FabricRanks {
 
   FabricRanks(const std::string& provider, std::int32_t size) {
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(size));
     for (std::int32_t rank = 0; rank < size; ++rank) {
       names.push_back("rank " + std::to_string(rank));
     }

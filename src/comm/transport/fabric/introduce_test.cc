@@ -69,7 +69,7 @@ Introduction introduction(std::int32_t rank, Result<Addresses> own,
 }
 
 // What rank 0 gets when rank 1 has come so already.
-Result<std::vector<Addresses>> meet_with(Introduction other) {
+Result<std::vector<Addresses>> meet_with(const Introduction& other) {
   MemoryStore store;
   static_cast<void>(introduce(other, members(), store, milliseconds(0)));
   return introduce(introduction(0, Addresses{"x", "y"}), members(), store, milliseconds(100));
