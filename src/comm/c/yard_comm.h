@@ -216,7 +216,7 @@ typedef struct yard_gradient {
 /* After an error of this call nobody is told. */
 YARD_API int yard_fusion_add(yard_fusion* fusion, const yard_gradient* gradient, char** error);
 YARD_API int yard_fusion_flush(yard_fusion* fusion, char** error);
-/* Whether only a flush begins a part of the gradient at `data`: nobody bounds the wait for it. Tells
+/* Whether only a flush begins a part of the gradient at `data`: no time-out holds for it yet. Tells
  * it the fault, when there is one. */
 YARD_API int yard_fusion_waits_for_flush(yard_fusion* fusion, const void* data, size_t bytes);
 YARD_API void yard_fusion_free(yard_fusion* fusion);

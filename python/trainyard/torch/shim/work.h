@@ -174,10 +174,7 @@ class YardWork final : public c10d::Work {
   // Until the library's time-outs hold for all of it, or for as long as they would.
   void wait_for_begin() {
     const auto end = std::chrono::steady_clock::now() + header_.timeout;
-    const auto is_unbegun = [&] {
-      return std::ranges::any_of(unbegun_, [](const auto& one) { return one(); });
-    };
-    while (!isCompleted() && is_unbegun()) {
+    while (!isCompleted() && std::ranges::any_of(unbegun_, [](const auto& one) { return one(); })) {
       if (std::chrono::steady_clock::now() >= end) {
         fail(YARD_DEADLINE, std::string(header_.title) + " was not begun within " +
                                 std::to_string(header_.timeout.count()) +
