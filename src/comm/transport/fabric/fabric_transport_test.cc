@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -281,14 +282,18 @@ TEST_P(FabricTransportTest, WakesFromAnotherThread) {
 }
 
 TEST_P(FabricTransportTest, SignalsStayTheUsers) {
-  struct sigaction before {};
-  before.sa_handler = SIG_IGN;
-  struct sigaction old {};
-  ASSERT_EQ(::sigaction(SIGTERM, &before, &old), 0);
+  std::map<int, struct sigaction> before;
+  for (const int number : {SIGTERM, SIGINT, SIGABRT, SIGILL}) {
+    struct sigaction ignored {};
+    ignored.sa_handler = SIG_IGN;
+    ASSERT_EQ(::sigaction(number, &ignored, &before[number]), 0);
+  }
   start(2);
-  struct sigaction after {};
-  ASSERT_EQ(::sigaction(SIGTERM, &old, &after), 0);
-  EXPECT_EQ(after.sa_handler, SIG_IGN);
+  for (const auto& [number, action] : before) {
+    struct sigaction after {};
+    ASSERT_EQ(::sigaction(number, &action, &after), 0);
+    EXPECT_EQ(after.sa_handler, SIG_IGN) << number;
+  }
 }
 
 TEST(SignalKeeper, LeavesWhatTheUserHasSetMeanwhile) {
