@@ -39,11 +39,14 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "slow: runs in ./yard test all only")
+    config.addinivalue_line("markers", "at_once: a failure is final, for it may be a rare loss (tools/sum_results.py)")
     config.addinivalue_line("markers", "root: needs root; skipped with its reason elsewhere")
 
 
 def pytest_collection_modifyitems(config, items):
     for item in items:
+        if "at_once" in item.keywords:
+            item.user_properties.append(("at_once", "yes"))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run ./yard test all"))
         if "root" in item.keywords and "ordinary" not in item.keywords and os.geteuid() != 0:

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The verbs of ./yard that are about the server in the background: up, down, status, env. Sourced by it,
-# which knows `binary`, and how to say, die, setup and build.
-: "${binary:?}"
+# which knows `binary` and the `caller`'s folder, and how to say, die, setup and build.
+: "${binary:?}" "${caller:?}"
 
 state_home() {
   if [ -n "${TRAINYARD_HOME:-}" ]; then
@@ -38,6 +38,35 @@ tls_flags() {
   printf '%s\n' --tls-cert "$folder/tls-cert.pem" --tls-key "$folder/tls-key.pem"
 }
 
+# What the last `up` of this home was told about TLS, a word a line: the next one does the same.
+last_tls() { echo "$(state_home)/client/tls"; }
+
+# remember_tls WORD...
+remember_tls() {
+  if [ $# -gt 0 ]; then
+    printf '%s\n' "$@" | put "$(last_tls)"
+  else
+    rm -f "$(last_tls)"
+  fi
+}
+
+# That the server which is up serves https, and what follows.
+tell_tls() {
+  if [ -e "$(last_tls)" ] && [[ $(endpoint_of) == https:* ]]; then
+    say "It serves https, as later ones of this home will. To end that: ./yard down && ./yard up --no-tls"
+  fi
+}
+
+# is_already WORD...: whether the server that is up is as these arguments of `up` want it.
+is_already() {
+  case $* in
+    '') ;;
+    --tls) [[ $(endpoint_of) == https:* ]] ;;
+    --no-tls) [[ $(endpoint_of) == http:* ]] ;;
+    *) false ;;
+  esac
+}
+
 # is_free PORT: whether nobody listens on it here.
 is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -57,37 +86,60 @@ free_address() {
   echo 127.0.0.1:0
 }
 
+# up_words ARGUMENT...: sorts the arguments of `up` into `tls`, what they say about TLS, with files as the caller means
+# them, and `flags`, the rest, which is the server's.
+up_words() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --tls | --no-tls) tls=("$1") ;;
+      --tls-cert=* | --tls-key=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
+      --tls-cert | --tls-key)
+        [ $# -ge 2 ] || misused "$1: which file?"
+        # Not where a link leads: who renews a certificate may let it lead elsewhere.
+        tls+=("$1" "$(cd "$caller" && realpath -ms -- "$2")")
+        shift
+        ;;
+      *) flags+=("$1") ;;
+    esac
+    shift
+  done
+}
+
 up() {
-  local home log logged pid arg flags=() tls=()
+  local home log logged pid flags=() tls=() served=()
   home=$(state_home)
   if is_up; then
-    [ $# -eq 0 ] || die "the server is up already, without \`$*\`: stop it first (./yard down; jobs go on)"
+    is_already "$@" || die "the server is up already, without \`$*\`: stop it first (./yard down; jobs go on)"
     say "The server is up already: $(endpoint_of)"
     return
   fi
+  up_words "$@"
   setup run
   [ -x "$binary" ] || build bin/trainyard
-  mkdir -p "$home"
+  mkdir -p "$home/client"
   chmod 0700 "$home"
-  for arg in "$@"; do
-    if [ "$arg" = --tls ]; then
-      mapfile -t tls < <(tls_flags "$home")
-      [ ${#tls[@]} -gt 0 ] || die "no certificate could be made: the reason stands above"
-    else
-      flags+=("$arg")
-    fi
-  done
+  if [ ${#tls[@]} -eq 0 ] && [[ " ${flags[*]} " != *" --insecure-http "* ]] && [ -e "$(last_tls)" ]; then
+    mapfile -t tls <"$(last_tls)"
+  fi
+  case ${tls[*]} in
+    --no-tls) tls=() ;;
+    --tls)
+      mapfile -t served < <(tls_flags "$home")
+      [ ${#served[@]} -gt 0 ] || die "no certificate could be made: the reason stands above"
+      ;;
+    *) served=("${tls[@]}") ;;
+  esac
   [[ " ${flags[*]}" == *" --listen"* ]] || flags+=(--listen "$(free_address)")
-  set -- "${flags[@]}" "${tls[@]}"
   log=$home/server.log
   logged=$(stat -c %s "$log" 2>/dev/null || echo 0)
-  setsid "$binary" server --home "$home" "$@" >>"$log" 2>&1 </dev/null &
+  setsid "$binary" server --home "$home" "${flags[@]}" "${served[@]}" >>"$log" 2>&1 </dev/null &
   pid=$!
   for _ in $(seq 200); do
     if is_up; then
       say "The server is up: $(endpoint_of) (log: $log)"
-      mkdir -p "$home/client"
       endpoint_of | sed -n 's/.*:\([0-9]*\)$/\1/p' >"$(last_port)"
+      remember_tls "${tls[@]}"
+      tell_tls
       # What keeps every job from running is said here, not only when the first one fails.
       tail -c "+$((logged + 1))" "$log" | sed -n 's/.*\(no job can run: .*\)/yard: \1/p' | head -1 >&2 || true
       return
@@ -105,6 +157,7 @@ ours() { env -u AWS_ENDPOINT_URL -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY T
 status() {
   is_up || die "no server is running in $(state_home): start it with ./yard up"
   say "The server is up: $(endpoint_of) (home: $(state_home))"
+  tell_tls
   ours list "$@"
 }
 

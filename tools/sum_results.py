@@ -3,16 +3,22 @@
 """Adds up JUnit files and prints one closing line: N passed, N failed.
 
     sum_results.py FOLDER FAILED_STAGES NAMES
-    sum_results.py --failed FILE
+    sum_results.py --worth-a-rerun FILE
 
 STAGE.again.xml holds the second run of what failed in STAGE.xml: a test that passed in it counts as
 passed, and is named as unsteady. A stage that failed without a failed test (a build that breaks, say)
-counts as one failure. Exits 1 on any failure, and when no test ran at all. With --failed: prints how
-many tests of the one file failed.
+counts as one failure. Exits 1 on any failure, and when no test ran at all.
+
+With --worth-a-rerun: exits 0 when one to five tests of the file failed, none of which has a verdict that
+holds at once. Those draw what they do, or hunt for rare losses: a second run that passes says nothing
+about the first. They are pytest's marked `at_once`, and ctest's over random seeds.
 """
+import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+
+DRAWN = re.compile("Random|Seeds/")
 
 
 def suites_of(path):
@@ -49,10 +55,24 @@ def passed_in(path):
     ]
 
 
+def holds_at_once(case):
+    marked = any(one.get("name") == "at_once" for one in case.iter("property"))
+    return marked or DRAWN.search(case.get("name") or "") is not None
+
+
+def is_worth_a_rerun(path):
+    failed = [
+        case
+        for suite in suites_of(path) or []
+        for case in suite.iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    return 1 <= len(failed) <= 5 and not any(map(holds_at_once, failed))
+
+
 def main():
-    if sys.argv[1] == "--failed":
-        print(counts(Path(sys.argv[2]))[1])
-        return
+    if sys.argv[1] == "--worth-a-rerun":
+        sys.exit(0 if is_worth_a_rerun(Path(sys.argv[2])) else 1)
     folder, failed_stages, names = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     passed = failed = skipped = 0
     unsteady = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = Path(os.environ.get("YARD_COMM_LIBRARY", ROOT / "build/release/lib/libyardcomm.so"))
-ABI = 3
+ABI = 4
 
 CODES = ("OK INVALID_ARGUMENT NOT_FOUND ALREADY_EXISTS CONFLICT DENIED EXHAUSTED UNAVAILABLE DEADLINE CANCELLED "
          "CORRUPT UNIMPLEMENTED INTERNAL").split()
@@ -18,6 +18,9 @@ DTYPES = "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 bool".sp
 SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 REDUCTIONS = "none sum product min max average and or xor".split()
 KINDS = "barrier all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all send receive".split()
+# Options that ranks of tests have from their environment, as scripts with PyTorch do.
+VARIABLES = {"sockets": b"TRAINYARD_COMM_SOCKETS", "status": b"TRAINYARD_COMM_STATUS",
+             "fabric": b"TRAINYARD_COMM_FABRIC", "fabric_filter": b"FI_PROVIDER"}
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +44,8 @@ class StoreFace(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("rank", c_int32), ("size", c_int32), ("timeout_ms", c_int64),
-                ("join_timeout_ms", c_int64), ("interface", c_char_p), ("host", c_char_p), ("transports", c_char_p),
+                ("join_timeout_ms", c_int64), ("interface", c_char_p), ("host", c_char_p), ("sockets", c_char_p),
+                ("status", c_char_p), ("transports", c_char_p), ("fabric_filter", c_char_p), ("fabric", c_char_p),
                 ("table", c_char_p), ("mesh_scratch", c_uint64), ("mesh_sort", c_uint64), ("sweep_ms", c_int64)]
 
 
@@ -132,8 +136,9 @@ class Comm:
     def __init__(self, store, rank, size, name="world", timeout=30.0, join_timeout=20.0, interface="", host="",
                  transports=""):
         self.library, self.rank, self.size, self.handle = load(), rank, size, c_void_p()
+        told = {field: os.environb.get(variable) for field, variable in VARIABLES.items()}
         options = Options(name.encode(), rank, size, round(timeout * 1000), round(join_timeout * 1000),
-                          interface.encode(), host.encode(), transports.encode(), b"")
+                          interface.encode(), host.encode(), transports=transports.encode(), **told)
         face = FolderStore(store).face()
         self._do(self.library.yard_comm_create, byref(options), byref(face), byref(self.handle))
 

@@ -71,6 +71,7 @@ class Writer(threading.Thread):
         self.join()
 
 
+@pytest.mark.at_once
 @pytest.mark.parametrize("backup", ["b1", "b.tar.gz"])
 def test_a_backup_under_writes_has_all_that_was_acknowledged_before(server, tmp_path, backup):
     arns = {name: stopped_job(server, name) for name in ("one", "two")}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.at_once]
 WORLD = Path(__file__).resolve().parent / "crash_world.py"
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from conftest import jobs_on, wait_for
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.at_once]
 
 SILENCE = 5  # seconds after which an instance counts as lost (src/wire/messages.h)
 SCRIPT = '''

@@ -12,7 +12,7 @@ import pytest
 from conftest import jobs_on, wait_for
 from false_server import outlives_a_false_server
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.at_once]
 
 HOSTILE = (Path(__file__).parent / "hostile_program.py").read_text()
 

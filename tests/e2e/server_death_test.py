@@ -12,7 +12,7 @@ import pytest
 from conftest import TERMINAL, jobs_on, wait_for
 from machines import Machine
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.at_once]
 
 KILLS = 50
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import TERMINAL, jobs_on, wait_for
 from machines import Machine, leftovers, processes_with
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.at_once]
 
 CLIENTS, JOBS_AT_ONCE = 50, 4
 MIB = 1 << 20

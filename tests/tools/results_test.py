@@ -57,6 +57,29 @@ class Results(unittest.TestCase):
         self.add("unit.again.xml", suite(FAILED, failures=1))
         self.assertEqual(self.sum(1, "unit"), (1, ["Failed stages: unit", "1 passed, 1 failed"]))
 
+    def test_few_failures_are_worth_a_rerun(self):
+        self.add("x.xml", suite(passing("y") + FAILED, failures=1))
+        self.assertTrue(self.is_worth_a_rerun("x.xml"))
+        self.add("x.xml", suite(passing("y")))
+        self.assertFalse(self.is_worth_a_rerun("x.xml"))
+        self.add("x.xml", suite(FAILED * 6, failures=6))
+        self.assertFalse(self.is_worth_a_rerun("x.xml"))
+        self.add("x.xml", "<testsuite")
+        self.assertFalse(self.is_worth_a_rerun("x.xml"))
+
+    def test_what_may_be_a_rare_loss_is_not(self):
+        hunt = ('<testcase classname="a" name="kills"><properties><property name="at_once" value="yes"/></properties>'
+                "<failure/></testcase>")
+        drawn = '<testcase classname="comm.Seeds/RandomOperations.X/1" name="comm.Seeds/RandomOperations.X/1"><failure/></testcase>'
+        for one in (hunt, drawn):
+            self.add("x.xml", suite(FAILED + one, failures=2))
+            self.assertFalse(self.is_worth_a_rerun("x.xml"))
+
+    def is_worth_a_rerun(self, name):
+        done = subprocess.run([sys.executable, TOOL, "--worth-a-rerun", self.folder / name], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, "")
+        return done.returncode == 0
+
     def test_a_torn_file_is_a_failure(self):
         self.add("unit.xml", "<testsuite")
         self.assertEqual(self.sum(), (1, ["0 passed, 1 failed"]))
