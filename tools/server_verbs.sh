@@ -38,15 +38,18 @@ tls_flags() {
   printf '%s\n' --tls-cert "$folder/tls-cert.pem" --tls-key "$folder/tls-key.pem"
 }
 
-# What the last `up` of this home was told about TLS, a word a line: the next one does the same.
+# What the last `up` of this home was told about TLS, a word a line, and the address that it listened at, which only
+# a server of https may have again without being told: the next one does the same.
 last_tls() { echo "$(state_home)/client/tls"; }
+last_address() { echo "$(state_home)/client/address"; }
 
-# remember_tls WORD...
+# remember_tls ADDRESS:PORT WORD...
 remember_tls() {
-  if [ $# -gt 0 ]; then
-    printf '%s\n' "$@" | put "$(last_tls)"
+  if [ $# -gt 1 ]; then
+    sed -n 's/:[0-9]*$//p' <<<"$1" | put "$(last_address)"
+    printf '%s\n' "${@:2}" | put "$(last_tls)"
   else
-    rm -f "$(last_tls)"
+    rm -f "$(last_tls)" "$(last_address)"
   fi
 }
 
@@ -72,33 +75,34 @@ is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 last_port() { echo "$(state_home)/client/port"; }
 
-# Where a server without --listen goes: where this home's last one was, so that exported endpoints stay true; else
-# the usual port; else any.
+# free_address ADDRESS: where a server without --listen goes: where this home's last one was, so that exported
+# endpoints stay true; else the usual port; else any.
 free_address() {
   local port
   for port in $(cat "$(last_port)" 2>/dev/null) 8321; do
     if is_free "$port"; then
-      echo "127.0.0.1:$port"
+      echo "$1:$port"
       return
     fi
     say "Port $port belongs to another program"
   done
-  echo 127.0.0.1:0
+  echo "$1:0"
 }
 
 # up_words ARGUMENT...: sorts the arguments of `up` into `tls`, what they say about TLS, with files as the caller means
-# them, and `flags`, the rest, which is the server's.
+# them, `listen`, and `flags`, the rest, which is the server's.
 up_words() {
   while [ $# -gt 0 ]; do
     case $1 in
       --tls | --no-tls) tls=("$1") ;;
-      --tls-cert=* | --tls-key=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
+      --tls-cert=* | --tls-key=* | --listen=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
       --tls-cert | --tls-key)
         [ $# -ge 2 ] || misused "$1: which file?"
         # Not where a link leads: who renews a certificate may let it lead elsewhere.
         tls+=("$1" "$(cd "$caller" && realpath -ms -- "$2")")
         shift
         ;;
+      --listen) [ $# -ge 2 ] || misused "$1: which address?"; listen=$2; shift ;;
       *) flags+=("$1") ;;
     esac
     shift
@@ -106,7 +110,7 @@ up_words() {
 }
 
 up() {
-  local home log logged pid flags=() tls=() served=()
+  local home log logged pid listen='' address=127.0.0.1 flags=() tls=() served=()
   home=$(state_home)
   if is_up; then
     is_already "$@" || die "the server is up already, without \`$*\`: stop it first (./yard down; jobs go on)"
@@ -120,6 +124,7 @@ up() {
   chmod 0700 "$home"
   if [ ${#tls[@]} -eq 0 ] && [[ " ${flags[*]} " != *" --insecure-http "* ]] && [ -e "$(last_tls)" ]; then
     mapfile -t tls <"$(last_tls)"
+    address=$(grep . "$(last_address)" || echo "$address")
   fi
   case ${tls[*]} in
     --no-tls) tls=() ;;
@@ -129,16 +134,16 @@ up() {
       ;;
     *) served=("${tls[@]}") ;;
   esac
-  [[ " ${flags[*]}" == *" --listen"* ]] || flags+=(--listen "$(free_address)")
+  [ -n "$listen" ] || listen=$(free_address "$address")
   log=$home/server.log
   logged=$(stat -c %s "$log" 2>/dev/null || echo 0)
-  setsid "$binary" server --home "$home" "${flags[@]}" "${served[@]}" >>"$log" 2>&1 </dev/null &
+  setsid "$binary" server --home "$home" --listen "$listen" "${flags[@]}" "${served[@]}" >>"$log" 2>&1 </dev/null &
   pid=$!
   for _ in $(seq 200); do
     if is_up; then
       say "The server is up: $(endpoint_of) (log: $log)"
       endpoint_of | sed -n 's/.*:\([0-9]*\)$/\1/p' >"$(last_port)"
-      remember_tls "${tls[@]}"
+      remember_tls "$listen" "${tls[@]}"
       tell_tls
       # What keeps every job from running is said here, not only when the first one fails.
       tail -c "+$((logged + 1))" "$log" | sed -n 's/.*\(no job can run: .*\)/yard: \1/p' | head -1 >&2 || true

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """./yard itself: what is asked for wrongly does nothing, and a home keeps its server apart from others."""
+import json
 import os
 import socket
+import ssl
 import subprocess
 
 import pytest
-from conftest import ROOT
+from conftest import BINARY, ROOT
 
 
 def yard(*arguments, home, folder=None, **variables):
@@ -29,6 +31,8 @@ def home(tmp_path):
     (["bench", "bogus"], "one of api"),
     (["bench"], "one of api"),
     (["down", "--foo"], "takes --jobs"),
+    (["up", "--tls-cert"], "which file"),
+    (["up", "--listen"], "which address"),
     (["env", "now"], "takes no 'now'"),
     (["clean", "all"], "takes no 'all'"),
     (["fly"], "no such verb: fly"),
@@ -64,6 +68,8 @@ def test_verbs_speak_of_the_server_of_this_home(home, tmp_path):
     assert down.returncode == 1 and str(other) in down.stderr, down
     again = yard("up", "--tls", home=home)
     assert again.returncode == 1 and "without `--tls`" in again.stderr, again
+    as_it_is = yard("up", "--no-tls", home=home)
+    assert as_it_is.returncode == 0 and "up already" in as_it_is.stderr, as_it_is
     cleaned = yard("clean", home=home)
     assert cleaned.returncode == 1 and "./yard down" in cleaned.stderr and (ROOT / "build").exists(), cleaned
 
@@ -78,6 +84,53 @@ def test_a_home_keeps_its_port_while_that_is_free(home):
     with socket.create_server(("127.0.0.1", int(port))):
         moved = yard("up", home=home)
         assert moved.returncode == 0 and f"Port {port.strip()} belongs to another program" in moved.stderr, moved
+
+
+def certify(folder, *flags):
+    subprocess.run([BINARY, "certificate", "--out", folder, *flags], check=True, capture_output=True)
+
+
+def endpoint(home):
+    return json.loads((home / "server.json").read_text())["endpoint"]
+
+
+def address(home):
+    host, port = endpoint(home).removeprefix("https://").split(":")
+    return host, int(port)
+
+
+def test_a_home_keeps_its_tls_until_it_is_told_otherwise(home):
+    certify(home / "tls", "--name", "127.0.0.2")
+    listen = ["--listen", "127.0.0.2:0"]
+    for asked, place in ((["--tls", *listen], "https://127.0.0.2"), ([], "https://127.0.0.2"),
+                         (["--no-tls"], "http://127.0.0.1"), ([], "http://127.0.0.1")):
+        up = yard("up", *asked, home=home)
+        assert up.returncode == 0 and endpoint(home).startswith(f"{place}:"), up
+        status = yard("status", home=home)
+        for told in (up, status):
+            assert ("./yard up --no-tls" in told.stderr) == place.startswith("https"), told
+        assert status.returncode == 0 and yard("down", home=home).returncode == 0, status
+
+
+def test_a_home_keeps_a_certificate_of_its_users_wherever_a_link_leads(home, tmp_path):
+    for name in ("old", "new"):
+        certify(tmp_path / name)
+    link = tmp_path / "live"
+    link.symlink_to("old")
+    files = ["--tls-cert", "live/tls-cert.pem", "--tls-key=live/tls-key.pem"]
+    assert yard("up", *files, home=home, folder=tmp_path).returncode == 0
+    shown = [ssl.get_server_certificate(address(home))]
+    assert yard("down", home=home).returncode == 0
+    link.unlink()
+    link.symlink_to("new")
+    again = yard("up", home=home)
+    assert again.returncode == 0, again
+    shown.append(ssl.get_server_certificate(address(home)))
+    for name, certificate in zip(("old", "new"), shown):
+        assert certificate in (tmp_path / name / "tls-cert.pem").read_text(), name
+    assert yard("down", home=home).returncode == 0
+    plain = yard("up", "--insecure-http", home=home)
+    assert plain.returncode == 0 and endpoint(home).startswith("http://"), plain
 
 
 def test_a_home_may_be_relative_and_the_users_own_may_be_unknown(tmp_path):
