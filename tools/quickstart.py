@@ -3,8 +3,7 @@
 public AWS API with boto3, its loss drawn live, its model fetched from S3 and sampled. Half-way one of
 the instances is killed, for everybody to see what happens then; --calm leaves that out.
 
-Needs the environment of `./yard env`. With a terminal the curve is redrawn in place; without one a
-line is printed now and then.
+Needs the environment of `./yard env`.
 """
 import argparse
 import datetime
@@ -23,13 +22,12 @@ import boto3
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "llm"))
+from quickstart_view import Curve, Story  # noqa: E402
 from submit_boto3 import BUCKET, METRICS, training_job, upload  # noqa: E402
 
 DICTIONARY = Path("/usr/share/dictd/gcide.dict.dz")
 GROUP = "/aws/sagemaker/TrainingJobs"  # of logs, and the namespace of metrics
 STEP = re.compile(METRICS["train:step"])
-RESUMED = re.compile(r"resuming at step (\d+)")
-CARRIER = re.compile(r"gradients by (\S+)")
 SCRIPT = "train_yard.py"
 VICTIM = "algo-2"
 
@@ -55,42 +53,6 @@ def require_backend(python):
     if not list(environment.glob("lib/python3*/site-packages/trainyard/.installed")):
         sys.exit(f"{SCRIPT} needs Trainyard's collectives library, which is not in {environment}: "
                  "make it writable, and run ./yard setup torch")
-
-
-class Curve:
-    """The loss over the steps, drawn in place on a terminal."""
-
-    rows, columns = 12, 64
-
-    def __init__(self, steps):
-        self.steps, self.points, self.drawn, self.printed = steps, [], False, -1
-        self.on_terminal = sys.stdout.isatty()
-
-    def show(self, points):
-        """All points so far, as (step, loss)."""
-        new, self.points = points[len(self.points):], points
-        if self.on_terminal and new:
-            self.draw()
-        for step, loss in [] if self.on_terminal else new:
-            if step // 20 != self.printed // 20 or step == self.steps:
-                self.printed = step
-                print(f"    step {step:4d} of {self.steps}  loss {loss:.3f}", flush=True)
-
-    def draw(self):
-        low = min(loss for _, loss in self.points)
-        high = max(max(loss for _, loss in self.points), low + 0.1)
-        grid = [[" "] * self.columns for _ in range(self.rows)]
-        for step, loss in self.points:
-            x = min(self.columns - 1, step * self.columns // max(1, self.steps))
-            grid[round((high - loss) / (high - low) * (self.rows - 1))][x] = "●"
-        if self.drawn:
-            sys.stdout.write(f"\x1b[{self.rows + 2}A")
-        self.drawn = True
-        for i, row in enumerate(grid):
-            value = high - (high - low) * i / (self.rows - 1)
-            print(f"\x1b[2K  {value:5.2f} │{''.join(row)}")
-        print(f"\x1b[2K        └{'─' * self.columns}")
-        print(f"\x1b[2K         step {self.points[-1][0]} of {self.steps}, loss {self.points[-1][1]:.3f}", flush=True)
 
 
 class Follower:
@@ -171,42 +133,17 @@ class Fault:
         return len(pids)
 
 
-class Story:
-    """What there is to say between the drawings."""
-
-    def __init__(self, curve):
-        self.curve, self.said, self.resumed_at, self.carrier = curve, set(), None, None
-
-    def say(self, text):
-        self.curve.drawn = False  # the next drawing goes below
-        print(text, flush=True)
-
-    def transitions(self, job):
-        for status in job["SecondaryStatusTransitions"]:
-            told = status["Status"], status["StartTime"], status["StatusMessage"]
-            if told not in self.said:
-                self.said.add(told)
-                self.say(f"  {status['Status']}: {status['StatusMessage']}")
-
-    def line(self, host, text):
-        if resumed := RESUMED.search(text):
-            self.resumed_at = int(resumed[1])
-        if carrier := CARRIER.search(text):
-            self.carrier = carrier[1]
-        if not STEP.search(text):
-            self.say(f"  {host}: {text}")
-
-
 def follow(sagemaker, name, steps, fault):
     """Shows the job until it ends; gives its last description, its losses, and what the story has told."""
     curve, follower, cloudwatch = Curve(steps), Follower(name), boto3.client("cloudwatch")
-    story = Story(curve)
+    story = Story(curve, STEP)
     while True:
         job = sagemaker.describe_training_job(TrainingJobName=name)
         story.transitions(job)
         for host, text in follower.lines():
             story.line(host, text)
-        curve.show(losses(cloudwatch, job))
+        story.losses(losses(cloudwatch, job))
+        story.tick()
         if fault and curve.points and fault.is_due(curve.points[-1][0]):
             count = fault.strike(curve.points[-1][0])
             story.say(f"  Now something breaks: kill -9 of everything on {VICTIM}, {count} processes.")

@@ -151,6 +151,8 @@ def main():
     os.environ.update(MASTER_ADDR=env("MASTER_ADDR", "127.0.0.1"), MASTER_PORT=env("MASTER_PORT", "29500"))
     dist.init_process_group("yard", rank=int(env("RANK", 0)), world_size=int(env("WORLD_SIZE", 1)))
     rank, world = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        print(f"{world} ranks have met", flush=True)
     torch.manual_seed(args.seed)
 
     tokenizer_json, vocab, tokens = prepare(args, rank, world)
