@@ -142,8 +142,9 @@ Result<std::unique_ptr<ContentFiles>> ContentFiles::open(const Path& root, Rando
   YARD_TRY(make_directories(root / "incoming", 0700));
   YARD_TRY(make_directories(root / "data", 0700));
   YARD_TRY(make_shards(root / "data"));
+  YARD_TRY(Fd pins, open_on_disk(root / kPinsFile, O_RDWR | O_CREAT | O_NOFOLLOW));
   YARD_TRY(sync_folder(root));
-  return std::unique_ptr<ContentFiles>(new ContentFiles(root, random));
+  return std::unique_ptr<ContentFiles>(new ContentFiles(root, random, std::move(pins)));
 }
 
 ContentFiles::~ContentFiles() = default;

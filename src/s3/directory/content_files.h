@@ -25,6 +25,7 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "s3/checksum.h"
+#include "s3/directory/kept_back.h"
 #include "s3/object_store.h"
 
 namespace trainyard::s3 {
@@ -100,6 +101,8 @@ class ContentFiles {
   Result<Fd> open_content(const std::string& content) const;  // kNotFound
   // Readers that have it open keep their bytes. A missing one is a success.
   Result<void> remove(const std::string& content) const;
+  // What the index has let go is removed only when this says so.
+  KeptBack& kept_back() { return kept_back_; }
 
   // What a crash left in incoming/, and its removal there.
   Result<std::vector<std::string>> incoming() const;
@@ -109,7 +112,8 @@ class ContentFiles {
   const Path& root() const { return root_; }
 
  private:
-  ContentFiles(Path root, Random& random) : root_(std::move(root)), random_(random) {}
+  ContentFiles(Path root, Random& random, Fd pins)
+      : root_(std::move(root)), random_(random), kept_back_(std::move(pins)) {}
   Path incoming_path(const std::string& content) const { return root_ / "incoming" / content; }
   // At least one; fewer than `count` when something prevents more.
   Result<std::vector<Draft>> make_blanks(std::size_t count);
@@ -120,6 +124,7 @@ class ContentFiles {
   Path root_;
   Random& random_;
 
+  KeptBack kept_back_;
   Mutex making_;  // held while blanks are made: who needs one waits for the same sync
   std::size_t next_batch_ GUARDED_BY(making_) = 2;
 

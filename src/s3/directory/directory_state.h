@@ -46,8 +46,12 @@ struct DirectoryStore::State {
   Result<Contents> put(const std::string& bucket, const ObjectRow& row,
                        const WriteCondition& condition, Draft& draft);
 
-  // Removes files that the index has let go. A failure costs space until the next start, no more.
-  void collect(const Contents& contents);
+  // Removes files that the index has let go, once nobody copies the store (kept_back.h): those, and
+  // up to `most_others` that had to stay before. Says how many. A failure costs space until the
+  // next start, no more.
+  std::size_t collect(const Contents& contents, std::size_t most_others = kCollectedWithEach);
+  // More than a change lets go, so that they become fewer; few, so that none waits for them long.
+  static constexpr std::size_t kCollectedWithEach = 8;
 };
 
 }  // namespace trainyard::s3

@@ -115,7 +115,7 @@ Result<void> settle(Index& index, const ContentFiles& files) {
 }
 
 // Crash points: a content that never reached the index, and one that left it.
-Result<void> sweep(Index& index, const ContentFiles& files) {
+Result<void> sweep(Index& index, ContentFiles& files) {
   YARD_TRY(const auto incoming, files.incoming());
   std::set<std::string> left;
   for (const std::string& name : incoming) {
@@ -126,28 +126,30 @@ Result<void> sweep(Index& index, const ContentFiles& files) {
       left.insert(name);
     }
   }
-  YARD_TRY(const auto used, index.used(left));
+  YARD_TRY(const auto garbage, index.garbage());
+  YARD_TRY(auto needed, index.used(left));
+  needed.insert(garbage.begin(), garbage.end());  // perhaps by who copies the store
   for (const std::string& content : left) {
-    if (!used.contains(content)) {
+    if (!needed.contains(content)) {
       YARD_TRY(files.remove(content));
     }
   }
   for (const std::string& name : incoming) {
     files.forget_incoming(name);
   }
-  YARD_TRY(const auto garbage, index.garbage());
-  for (const std::string& content : garbage) {
+  const Contents useless = files.kept_back().let_go(garbage, 0);
+  for (const std::string& content : useless) {
     YARD_TRY(files.remove(content));
   }
-  index.collected(garbage);
+  index.collected(useless);
   return {};
 }
 
 }  // namespace
 
-void DirectoryStore::State::collect(const Contents& contents) {
+std::size_t DirectoryStore::State::collect(const Contents& contents, std::size_t most_others) {
   Contents gone;
-  for (const std::string& content : contents) {
+  for (const std::string& content : files->kept_back().let_go(contents, most_others)) {
     if (const auto removed = files->remove(content); removed) {
       gone.push_back(content);
     } else {
@@ -156,6 +158,7 @@ void DirectoryStore::State::collect(const Contents& contents) {
     }
   }
   index->collected(gone);
+  return gone.size();
 }
 
 Result<ObjectRow> DirectoryStore::State::object(const std::string& bucket, const std::string& key,
@@ -324,6 +327,18 @@ Result<void> DirectoryStore::set_bucket_setting(const std::string& bucket, const
 
 Result<ListPage> DirectoryStore::list(const std::string& bucket, const ListQuery& query) {
   return state_->index->list(bucket, query);
+}
+
+std::size_t DirectoryStore::collect_kept(const std::stop_token& stop) {
+  std::size_t count = 0;
+  while (!stop.stop_requested()) {
+    const std::size_t gone = state_->collect({}, State::kCollectedWithEach);
+    if (gone == 0) {
+      break;
+    }
+    count += gone;
+  }
+  return count;
 }
 
 bool DirectoryStore::holds(const Path& path) const {

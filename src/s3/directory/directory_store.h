@@ -8,6 +8,7 @@
 //   <root>/incoming/<id>       being written, or written and not yet in the index; see
 //                              content_batch.h for the names of imports
 //   <root>/data/<2 hex>/<id>   contents that the index names
+//   <root>/pins                locked by who copies the store (kept_back.h)
 //
 // A content above 4 MiB is written and synced first and named in the index last, in one synced
 // transaction; a smaller one is synced at the same time as that transaction, beside a record of
@@ -98,6 +99,10 @@ class DirectoryStore final : public ObjectStore {
   // Aborts the uploads of which nothing was heard since `before`, and says how many. Told to stop,
   // it leaves the others for the next time.
   Result<std::size_t> expire_uploads(WallTime before, const std::stop_token& stop = {});
+
+  // Removes the files of replaced and deleted objects that had to stay while the store was copied,
+  // and says how many. None while it is.
+  std::size_t collect_kept(const std::stop_token& stop = {});
 
   // Whether a path is the store's own folder or lies in it, whatever links lead there.
   bool holds(const Path& path) const;

@@ -23,6 +23,7 @@ void UploadExpiry::run(const std::stop_token& stop) {
     } else if (*count > 0) {
       log_info("store: aborted " + std::to_string(*count) + " uploads that nobody went on with");
     }
+    store_.collect_kept(stop);
     const MutexLock lock(mutex_);
     stopped_.wait_for(mutex_, stop, period_, [] { return false; });
   }

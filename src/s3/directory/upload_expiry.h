@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Aborts uploads that nobody goes on with, in the background: their parts fill the disk, and no
 // listing of objects shows them. An upload is abandoned when neither it nor a part of it began
-// within its lifetime.
+// within its lifetime. What a backup has kept on the disk goes with the same look.
 #pragma once
 
 #include <thread>

@@ -4,8 +4,9 @@
 // The server may run meanwhile and never waits for the copy.
 //
 // Consistent by order: the jobs first, then the index of the objects, so that what a job has left
-// is there; then the contents that this index names. A content that went before it could be linked
-// is no longer wanted: a fresh copy of the index says so. The logs come last.
+// is there; then the contents that this index names, which the store keeps meanwhile
+// (s3/directory/kept_back.h). Beside a store that does not, a content that went before it could be
+// linked is no longer wanted: a fresh copy of the index says so. The logs come last.
 //
 // A backup that is restored may come from anybody: nothing in it leads out of it (plain_files.h,
 // store_index.h).

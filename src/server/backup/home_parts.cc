@@ -9,13 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "s3/directory/kept_back.h"
 #include "server/backup/store_index.h"
 #include "sql/connection.h"
 
 namespace trainyard::server {
 namespace {
 
-// Each copies what changed while the last one ran; that is little after the second.
+// One does, unless the store cannot keep what it names: one of an older program, or on a file
+// system without locks. Each copies what changed while the last one ran.
 constexpr int kIndexCopies = 20;
 
 bool is_folder(const Path& path) {
@@ -63,7 +65,14 @@ class HomeParts {
 
   Path index_copy(int number) const { return kind_.objects / fmt::format("index.db.{}", number); }
 
+  // Until it is closed the store removes nothing that a copy of its index names. None is no error.
+  Fd pin_contents() const {
+    auto pins = from_.open_plain(kind_.objects / s3::kPinsFile);
+    return pins && s3::pin_contents(*pins) ? *std::move(pins) : Fd();
+  }
+
   Result<void> copy_objects() {
+    const Fd pin = pin_contents();
     YARD_TRY(make_directories(to_ / kind_.objects / "data", 0700));
     std::set<std::string> gone;  // named by the newest copy of the index, and not there
     int copy = 0;

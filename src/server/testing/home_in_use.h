@@ -88,6 +88,15 @@ class HomeInUse : public testing::Test {
     }
     return {};
   }
+  // Content files with something in them; others are names that wait for one.
+  static std::size_t contents_in(const Path& directory) {
+    std::size_t count = 0;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(directory / "objects" / "data")) {
+      count += entry.is_regular_file() && entry.file_size() > 0 ? 1u : 0u;
+    }
+    return count;
+  }
   std::vector<std::string> left_over() {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
