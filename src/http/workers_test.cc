@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "http/test_peer.h"
+#include "testing/no_threads.h"
 
 namespace trainyard::http {
 namespace {
@@ -110,29 +111,6 @@ TEST(Workers, KeepAllShareLimitsUnderLoad) {
   EXPECT_EQ(running, 0);
   EXPECT_LE(most, 4);
 }
-
-// Makes the start of every thread fail, as it does when the machine has no more: no stack is to be
-// had for it.
-class NoThreads {
- public:
-  NoThreads() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t huge;
-    pthread_attr_init(&huge);
-    pthread_attr_setstacksize(&huge, std::size_t{1} << 47);
-    EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
-    pthread_attr_destroy(&huge);
-  }
-  ~NoThreads() {
-    pthread_setattr_default_np(&before_);
-    pthread_attr_destroy(&before_);
-  }
-  NoThreads(const NoThreads&) = delete;
-  NoThreads& operator=(const NoThreads&) = delete;
-
- private:
-  pthread_attr_t before_{};
-};
 
 TEST(Workers, RefuseATaskWhileNoThreadCanBeStartedForIt) {
   std::atomic<int> runs = 0;

@@ -212,13 +212,21 @@ Result<void> ContentFiles::make_more() {
   next_batch_ = is_short ? std::max<std::size_t>(wanted / 2, 1) : std::min(wanted * 2, kMostBlanks);
   YARD_TRY(std::vector<Draft> blanks, std::move(made));
   if (wanted == kMostBlanks && !is_short && !ahead_.joinable()) {
-    ahead_ = start_thread("blanks", [this](const std::stop_token& stop) { work_ahead(stop); });
+    start_working_ahead();
   }
   const MutexLock lock(mutex_);
   for (Draft& blank : blanks) {
     blanks_.push_back(std::move(blank));
   }
   return {};
+}
+
+void ContentFiles::start_working_ahead() {
+  try {
+    ahead_ = start_thread("blanks", [this](const std::stop_token& stop) { work_ahead(stop); });
+  } catch (const std::system_error&) {
+    // The machine is out of threads: who needs a blank makes some, and tries this again.
+  }
 }
 
 void ContentFiles::work_ahead(const std::stop_token& stop) {

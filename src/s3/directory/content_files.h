@@ -119,12 +119,13 @@ class ContentFiles {
   Result<std::vector<Draft>> make_blanks(std::size_t count);
   Result<void> make_more();
   std::optional<Draft> take_blank();
+  void start_working_ahead();
   void work_ahead(const std::stop_token& stop);
 
   Path root_;
   Random& random_;
-
   KeptBack kept_back_;
+
   Mutex making_;  // held while blanks are made: who needs one waits for the same sync
   std::size_t next_batch_ GUARDED_BY(making_) = 2;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes under conditions, many at once, and what they leave on the disk.
 #include <atomic>
+#include <chrono>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -8,6 +9,7 @@
 
 #include "base/thread.h"
 #include "s3/directory/directory_store.h"
+#include "testing/no_threads.h"
 #include "testing/s3_support.h"
 
 namespace trainyard::s3 {
@@ -152,6 +154,33 @@ TEST_F(DirectoryPut, FewFileDescriptorsAreEnough) {
     const auto put = put_text(*store, "bucket", std::to_string(i), "x");
     EXPECT_TRUE(put) << put.error().message;
   }
+}
+
+bool has_thread(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (read_file(task.path() / "comm").value_or("") == name + "\n") {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A busy store starts one that makes names ahead.
+TEST_F(DirectoryPut, GoesOnWithoutAThreadThatTheMachineHasNotToGive) {
+  constexpr int kBusy = 200;
+  {
+    const NoThreads exhausted;
+    for (int i = 0; i < kBusy; ++i) {
+      const auto put = put_text(*store, "bucket", "k", "x");
+      ASSERT_TRUE(put) << put.error().message;
+    }
+    EXPECT_FALSE(has_thread("blanks"));
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!has_thread("blanks") && std::chrono::steady_clock::now() < until) {
+    ASSERT_TRUE(put_text(*store, "bucket", "k", "x"));
+  }
+  EXPECT_TRUE(has_thread("blanks"));
 }
 
 TEST_F(DirectoryPut, TellsWhereTheBytesLie) {
