@@ -5,7 +5,8 @@
 
 attended=''  # the process that is waited for
 heard=''     # the name of the last signal
-times=0      # how many there were
+times=0      # how many there were; those that come together count once, for many tell the process and its group
+heard_at=0   # when, in microseconds
 
 listen() {
   trap 'hear INT' INT
@@ -13,8 +14,9 @@ listen() {
 }
 
 hear() {
-  local pids=()
-  heard=$1 times=$((times + 1))
+  local pids=() now=${EPOCHREALTIME/[.,]/}
+  [ $((now - heard_at)) -gt 2000000 ] || return 0
+  heard=$1 times=$((times + 1)) heard_at=$now
   [ -z "$attended" ] || mapfile -t pids < <(below "$attended")
   [ ${#pids[@]} -eq 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true
 }

@@ -3,12 +3,14 @@
 public AWS API with boto3, its loss drawn live, its model fetched from S3 and sampled. Half-way one of
 the instances is killed, for everybody to see what happens then; --calm leaves that out.
 
-Needs the environment of `./yard env`.
+Needs the environment of `./yard env`. SIGINT and SIGTERM stop the job and wait for its end, a second one does not
+wait; the exit code is 128 and the signal's number. A SIGINT that was ignored at the start stays so.
 """
 import argparse
 import datetime
 import gzip
 import json
+import math
 import os
 import re
 import signal
@@ -19,6 +21,8 @@ import time
 from pathlib import Path
 
 import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "llm"))
@@ -30,6 +34,49 @@ GROUP = "/aws/sagemaker/TrainingJobs"  # of logs, and the namespace of metrics
 STEP = re.compile(METRICS["train:step"])
 SCRIPT = "train_yard.py"
 VICTIM = "algo-2"
+ENDED = ("Completed", "Failed", "Stopped")
+
+
+class Interrupted(BaseException):
+    """A signal has come; no handler of errors takes it for one."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.code = 128 + number
+
+
+class Signals:
+    """SIGINT and SIGTERM as Interrupted. The first one, and hold(), hold back the next until they are let through.
+    Those that come together are one: many tell each process of a group, and ./yard tells it again."""
+
+    together = 1.5  # seconds; less than in tools/attend.sh, so that whatever that passes on counts
+
+    def __init__(self):
+        self.held, self.came, self.heard_at = False, None, -math.inf
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self.hear)
+
+    def hear(self, number, _):
+        now = time.monotonic()
+        if now - self.heard_at > self.together:
+            self.heard_at = now
+            self.interrupt(number)
+
+    def interrupt(self, number):
+        if self.held:
+            self.came = number
+        else:
+            self.held = True
+            raise Interrupted(number)
+
+    def hold(self):
+        self.held = True
+
+    def let_through(self):
+        number, self.held, self.came = self.came, False, None
+        if number is not None:
+            self.interrupt(number)
 
 
 def corpus(given, folder):
@@ -147,9 +194,95 @@ def follow(sagemaker, name, steps, fault):
         if fault and curve.points and fault.is_due(curve.points[-1][0]):
             count = fault.strike(curve.points[-1][0])
             story.say(f"  Now something breaks: kill -9 of everything on {VICTIM}, {count} processes.")
-        if job["TrainingJobStatus"] in ("Completed", "Failed", "Stopped"):
+        if job["TrainingJobStatus"] in ENDED:
             return job, curve.points, story
         time.sleep(0.5)
+
+
+def stop(name, signals):
+    """Ends the job, with a client of its own: the other may have been interrupted in the middle of a call."""
+    sagemaker = boto3.client("sagemaker", config=Config(read_timeout=20, retries={"total_max_attempts": 2}))
+
+    def status():
+        return sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"]
+
+    print(f"\n  Stopping {name}; a second Ctrl-C or SIGTERM does not wait for its end", flush=True)
+    try:
+        if status() == "InProgress":
+            sagemaker.stop_training_job(TrainingJobName=name)
+        signals.let_through()
+        while status() not in ENDED:
+            time.sleep(0.2)
+        print(f"  {name} has ended", flush=True)
+    except Interrupted:
+        print(f"\n  {name} is about to stop. To see it: ./yard status", flush=True)
+    except (BotoCoreError, ClientError) as error:
+        print(f"  {name} was not stopped: {error}\n"
+              f'  To stop it: ./yard up; eval "$(./yard env)"; trainyard stop {name}', flush=True)
+
+
+def train(scratch, signals, args):
+    """A job from its text to its end; gives what follow() does, and what was done to it."""
+    s3, sagemaker = boto3.client("s3"), boto3.client("sagemaker")
+    name = time.strftime("quickstart-%Y%m%d-%H%M%S")
+    text = corpus(args.corpus, scratch)
+    print(f"  {text.name}: {text.stat().st_size / 1e6:.1f} MB of text to s3://{BUCKET}/corpus/", flush=True)
+    for old in s3.list_objects_v2(Bucket=BUCKET, Prefix="corpus/").get("Contents", []) if exists(s3) else []:
+        s3.delete_object(Bucket=BUCKET, Key=old["Key"])
+    uri, source = upload(s3, name, str(text), SCRIPT)
+    fault = None if args.calm else Fault(args.home, name, args.steps)
+    signals.hold()  # there is a job to stop, or there is none
+    sagemaker.create_training_job(**training_job(
+        name, uri, source, script=SCRIPT, steps=args.steps, checkpoint_every=max(1, args.steps // 4)))
+    try:
+        signals.let_through()
+        print(f"  created {name}", flush=True)
+        return *follow(sagemaker, name, args.steps, fault), fault
+    except Interrupted:
+        stop(name, signals)
+        raise
+
+
+def show_model(job, scratch, python):
+    """Fetches the job's model from S3, and lets it write."""
+    model = job["ModelArtifacts"]["S3ModelArtifacts"]
+    artifact = Path(scratch) / "model.tar.gz"
+    boto3.client("s3").download_file(BUCKET, model.removeprefix(f"s3://{BUCKET}/"), str(artifact))
+    print(f"  {model}: {artifact.stat().st_size / 1e6:.1f} MB", flush=True)
+    seconds = job["TrainingTimeInSeconds"]
+    print(f"  Text written by the model (it is tiny, and has read for {seconds} s):\n", flush=True)
+    sampled = subprocess.run(
+        [python, str(ROOT / "examples/llm/sample.py"), str(artifact), "--prompt", "Train", "--tokens", "60"],
+        check=True, capture_output=True, text=True).stdout
+    print("\n".join(f"    {line}" for line in sampled.strip().splitlines()))
+
+
+def show_end(job, points, story, fault):
+    if fault and fault.killed_at is not None:
+        print(f"""
+  {VICTIM} was killed at step {fault.killed_at}. The server saw it at once, replaced that instance alone,
+  restored the checkpoint from S3, and attempt 2 went on from step {story.resumed_at}.""")
+    print(f"""
+  Loss {points[0][1]:.2f} -> {points[-1][1]:.2f} in {job['TrainingTimeInSeconds']} s of training on two instances.
+  The backend that carried the gradients between them, in its own words: {story.carrier}. Next:
+    eval "$(./yard env)"                  # any AWS client now talks to this server
+    trainyard describe {job['TrainingJobName']}
+    aws s3 ls --recursive s3://{BUCKET}/  # or boto3; your own script: see README.md
+""")
+
+
+def quickstart(signals, args):
+    require_backend(args.python)
+    with tempfile.TemporaryDirectory() as scratch:
+        job, points, story, fault = train(scratch, signals, args)
+        if job["TrainingJobStatus"] != "Completed":
+            sys.exit(f"{job['TrainingJobName']}: {job['TrainingJobStatus']}: {job.get('FailureReason', '')}")
+        show_model(job, scratch, args.python)
+    show_end(job, points, story, fault)
+
+
+def exists(s3):
+    return any(bucket["Name"] == BUCKET for bucket in s3.list_buckets()["Buckets"])
 
 
 def main():
@@ -161,53 +294,10 @@ def main():
                         help="of the server: where the instance to be killed is found")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch, to sample text")
     args = parser.parse_args()
-
-    require_backend(args.python)
-    s3, sagemaker = boto3.client("s3"), boto3.client("sagemaker")
-    name = time.strftime("quickstart-%Y%m%d-%H%M%S")
-    with tempfile.TemporaryDirectory() as scratch:
-        text = corpus(args.corpus, scratch)
-        print(f"  {text.name}: {text.stat().st_size / 1e6:.1f} MB of text to s3://{BUCKET}/corpus/", flush=True)
-        for old in s3.list_objects_v2(Bucket=BUCKET, Prefix="corpus/").get("Contents", []) if exists(s3) else []:
-            s3.delete_object(Bucket=BUCKET, Key=old["Key"])
-        uri, source = upload(s3, name, str(text), SCRIPT)
-        sagemaker.create_training_job(**training_job(
-            name, uri, source, script=SCRIPT, steps=args.steps, checkpoint_every=max(1, args.steps // 4)))
-        print(f"  created {name}", flush=True)
-        try:
-            fault = None if args.calm else Fault(args.home, name, args.steps)
-            job, points, story = follow(sagemaker, name, args.steps, fault)
-        except KeyboardInterrupt:
-            sagemaker.stop_training_job(TrainingJobName=name)
-            sys.exit(f"\nstopping {name}; see: trainyard describe {name}")
-        if job["TrainingJobStatus"] != "Completed":
-            sys.exit(f"{name}: {job['TrainingJobStatus']}: {job.get('FailureReason', '')}")
-
-        model = job["ModelArtifacts"]["S3ModelArtifacts"]
-        artifact = Path(scratch) / "model.tar.gz"
-        s3.download_file(BUCKET, model.removeprefix(f"s3://{BUCKET}/"), str(artifact))
-        print(f"  {model}: {artifact.stat().st_size / 1e6:.1f} MB", flush=True)
-        seconds = job["TrainingTimeInSeconds"]
-        print(f"  Text written by the model (it is tiny, and has read for {seconds} s):\n", flush=True)
-        sampled = subprocess.run(
-            [args.python, str(ROOT / "examples/llm/sample.py"), str(artifact), "--prompt", "Train", "--tokens", "60"],
-            check=True, capture_output=True, text=True).stdout
-        print("\n".join(f"    {line}" for line in sampled.strip().splitlines()))
-    if fault and fault.killed_at is not None:
-        print(f"""
-  {VICTIM} was killed at step {fault.killed_at}. The server saw it at once, replaced that instance alone,
-  restored the checkpoint from S3, and attempt 2 went on from step {story.resumed_at}.""")
-    print(f"""
-  Loss {points[0][1]:.2f} -> {points[-1][1]:.2f} in {job['TrainingTimeInSeconds']} s of training on two instances.
-  The backend that carried the gradients between them, in its own words: {story.carrier}. Next:
-    eval "$(./yard env)"                  # any AWS client now talks to this server
-    trainyard describe {name}
-    aws s3 ls --recursive s3://{BUCKET}/  # or boto3; your own script: see README.md
-""")
-
-
-def exists(s3):
-    return any(bucket["Name"] == BUCKET for bucket in s3.list_buckets()["Buckets"])
+    try:
+        quickstart(Signals(), args)
+    except Interrupted as interrupted:
+        sys.exit(interrupted.code)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,7 @@ import subprocess
 
 import pytest
 from conftest import BINARY, ROOT
-
-
-def yard(*arguments, home, folder=None, **variables):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_HOME"))}
-    return subprocess.run([ROOT / "yard", *arguments], capture_output=True, text=True, timeout=120, cwd=folder,
-                          env=clean | {"TRAINYARD_HOME": str(home)} | variables)
+from yard_command import yard
 
 
 @pytest.fixture
