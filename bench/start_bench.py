@@ -7,11 +7,12 @@ create-to-user-code  create_training_job sent -> first line of the user's Python
 create-answer        the server's share: create_training_job sent -> answered
 server-start         process start -> first answer; beside it moto's server (a mock of the same API)
 server-rss           resident memory of the idle server after a first job; beside it moto's
+quickstart-again     the whole of ./yard quickstart on a prepared machine
+quickstart-fresh     the same in a bare root, installing and building included; only when it is named
 """
 import os
 import re
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import urllib.request
 from pathlib import Path
 
 from conftest import BINARY, ROOT, Jobs, Server
+from figures import beside, case
 
 # The script does nothing but say when its first line ran, in seconds since the epoch.
 SCRIPT = "import time; print('first line', repr(time.time()), flush=True)\n"
@@ -108,13 +110,6 @@ def start_moto():
     return seconds, memory
 
 
-def case(name, unit, ours, peer=None, peer_name=None):
-    ours = statistics.median(ours)
-    peer = statistics.median(peer) if peer else None
-    return {"case": name, "unit": unit, "better": "lower", "ours": ours, "peer": peer, "peer_name": peer_name,
-            "ratio": peer / ours if peer else None}
-
-
 def starting_a_job(folder, runs):
     server = Server(folder).start()
     try:
@@ -126,8 +121,8 @@ def starting_a_job(folder, runs):
     finally:
         assert server.stop() == 0
     code, answer = [m[0][0] for m in measured], [m[0][1] for m in measured]
-    return [case("create-to-user-code", "s", code, [m[1] for m in measured], "torchrun, PyTorch 2.15"),
-            case("create-answer", "s", answer), case("server-rss-after-jobs", "MiB", [memory])]
+    return [case("create-to-user-code", "s", code, peer=[m[1] for m in measured], peer_name="torchrun, PyTorch 2.15", target=1.5),
+            case("create-answer", "s", answer, target=0.05), case("server-rss-after-jobs", "MiB", [memory])]
 
 
 def starting_the_server(folder, runs):
@@ -135,8 +130,8 @@ def starting_the_server(folder, runs):
     home.mkdir()
     start_ours(home), start_moto()
     measured = [(start_ours(home), start_moto()) for _ in range(runs)]
-    return [case("server-start", "s", [m[0][0] for m in measured], [m[1][0] for m in measured], "moto 5.2.5"),
-            case("server-rss", "MiB", [m[0][1] for m in measured], [m[1][1] for m in measured], "moto 5.2.5")]
+    return [case("server-start", "s", [m[0][0] for m in measured], peer=[m[1][0] for m in measured], peer_name="moto 5.2.5", target=0.3),
+            case("server-rss", "MiB", [m[0][1] for m in measured], peer=[m[1][1] for m in measured], peer_name="moto 5.2.5", target=60)]
 
 
 def quickstart(_, runs):
@@ -144,17 +139,28 @@ def quickstart(_, runs):
     with tempfile.TemporaryDirectory() as home:
         seconds = []
         env = os.environ | {"TRAINYARD_HOME": home}
-        for _ in range(1 if runs == 1 else 3):
+        for _ in range(runs):
             started = time.monotonic()
             subprocess.run([ROOT / "yard", "quickstart"], env=env, check=True, stdout=sys.stderr)
             seconds.append(time.monotonic() - started)
         subprocess.run([ROOT / "yard", "down"], env=env, check=True, stdout=sys.stderr)
-    return [case("quickstart-again", "s", seconds)]
+    return [case("quickstart-again", "s", seconds, target=180)]
+
+
+def fresh_quickstart(_, __):
+    """On a bare machine: once, for it takes a quarter of an hour."""
+    started = time.monotonic()
+    done = subprocess.run([ROOT / "yard", "bare", "./yard", "quickstart"], check=True, stdout=subprocess.PIPE, text=True)
+    seconds = time.monotonic() - started
+    sys.stderr.write(done.stdout)
+    built = re.search(r"of which installing and building took (\d+) s", done.stdout)
+    return [case("quickstart-fresh", "s", [seconds], target=900, also=[beside("installing and building", "s", int(built[1]), 480)])]
 
 
 def run(runs, only):
-    parts = {"job": starting_a_job, "server": starting_the_server, "quickstart-again": quickstart}
-    chosen = only or (["job", "server"] if runs == 1 else list(parts))
+    parts = {"job": starting_a_job, "server": starting_the_server, "quickstart-again": quickstart,
+             "quickstart-fresh": fresh_quickstart}
+    chosen = only or (["job", "server"] if runs == 1 else ["job", "server", "quickstart-again"])
     cases = []
     for name in chosen:
         if name not in parts:

@@ -12,7 +12,10 @@ from conftest import ROOT
 CASES = {"api": {"describe", "create-durable", "describe-idle5000", "describe-under-put", "rss-1000-jobs", "rss-1m-requests"},
          "store": {"get-64m", "get-10k", "put-1m", "list-1m"},
          "logs": {"ingest"},
-         "ddp": {"ddp-b4t256", "ddp-b1t64", "fsdp-b1t64"}}
+         "ddp": {"ddp-b4t256", "ddp-b1t64", "fsdp-b1t64"},
+         "start": {"create-to-user-code", "create-answer", "server-rss-after-jobs", "server-start", "server-rss"},
+         "recovery": {"killed-to-user-code", "silent-to-user-code", "server-restart", "stop-to-stopped", "mirror-lag", "metrics-rate",
+                      "metrics-hostile-log"}}
 # Each kind and each variant once; the others differ in numbers.
 COLLECTIVES = {"ar2-4k", "ar2-64m-tuned", "ar2-256k-reg", "ar2-64m-bound", "ar4-64m", "ag2-256k", "rs4-4m", "a2a4-256k", "bc2-4m",
                "setup-64"}
@@ -30,7 +33,8 @@ def figures_of(tmp_path, name, *only):
 
 
 @pytest.mark.parametrize("name", [pytest.param("api", marks=pytest.mark.root), "store", pytest.param("logs", marks=pytest.mark.root),
-                                  pytest.param("ddp", marks=pytest.mark.slow)])
+                                  *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.root])
+                                    for name in ("ddp", "start", "recovery"))])
 def test_bench_works(name, tmp_path):
     assert {case["case"] for case in figures_of(tmp_path, name)} == CASES[name]
 
