@@ -82,7 +82,7 @@ def uninterrupted(jobs):
     return dict(losses), model
 
 
-@pytest.mark.parametrize("victim", [pytest.param("algo-1", marks=pytest.mark.slow), "algo-2"])
+@pytest.mark.parametrize("victim", ["algo-1", pytest.param("algo-2", marks=pytest.mark.slow)])
 def test_losses_from_the_checkpoint_on_and_the_model_are_those_of_an_uninterrupted_run(jobs, uninterrupted, victim):
     expected, model = uninterrupted
     name = create(jobs, "broken")
