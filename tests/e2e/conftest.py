@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests marked `both_ways` run twice: on network namespaces, as root, and as an ordinary user, on
-addresses of the loopback. `-m ordinary` picks everything that needs no root."""
+addresses of the loopback. Those marked `both_ways_slow` do so the second time in `./yard test all` only, but for
+what is about network namespaces themselves.
+`-m ordinary` picks everything that needs no root."""
 import os
 
 import pytest
@@ -13,15 +15,21 @@ WAYS = {"root": {"server": "own_server", "jobs": "own_jobs"},
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "both_ways: as root and as an ordinary user")
+    config.addinivalue_line("markers", "both_ways_slow: the same, as an ordinary user among the slow tests")
+    config.addinivalue_line("markers", "namespaces: about network namespaces, which an ordinary user's instances have not")
     config.addinivalue_line("markers", "ordinary: as an ordinary user; root makes itself one")
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.definition.get_closest_marker("both_ways"):
+    is_wanted, is_wanted_slow = (metafunc.definition.get_closest_marker(name) for name in ("both_ways", "both_ways_slow"))
+    if is_wanted or is_wanted_slow and not metafunc.definition.get_closest_marker("namespaces"):
+        as_user = [pytest.mark.ordinary] + ([] if is_wanted else [pytest.mark.slow])
         names = [name for name in ("server", "jobs") if name in metafunc.fixturenames]
+        if not names:
+            return
         metafunc.parametrize(names, [
             pytest.param(*(fixtures[name] for name in names), id=way,
-                         marks=[pytest.mark.ordinary] if way == "ordinary" else [])
+                         marks=as_user if way == "ordinary" else [])
             for way, fixtures in WAYS.items()], indirect=True)
 
 

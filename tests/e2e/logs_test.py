@@ -8,7 +8,7 @@ import conftest
 import pytest
 from conftest import BINARY, Jobs, Server, wait_for
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways_slow]
 
 
 def test_all_lines_before_an_abort_arrive_in_order(jobs):

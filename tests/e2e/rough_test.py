@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from conftest import jobs_on, wait_for
 from machines import Machine, alive, finish
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways_slow]
 
 # Runs until the test makes a file in the container's /opt/ml.
 WAITS = '''

@@ -8,7 +8,7 @@ from conftest import jobs_on, wait_for
 from machines import Machine, alive, processes_with
 from stuck_file import stuck_file
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways_slow]
 
 
 @pytest.fixture(scope="module")
