@@ -22,10 +22,10 @@ COLLECTIVES = {"ar2-4k", "ar2-64m-tuned", "ar2-256k-reg", "ar2-64m-bound", "ar4-
 WITH_PYTORCH = {"torch2-4k", "torch2-64m", "veth2-64m"}  # compiles the backend, a minute
 
 
-def figures_of(tmp_path, name, *only):
+def figures_of(tmp_path, name, *only, size=("--tiny",), seconds=270):
     out = tmp_path / "figures.json"
-    done = subprocess.run([sys.executable, "-B", ROOT / "bench/run.py", name, "--tiny", "--json", out,
-                           *(word for case in only for word in ("--case", case))], capture_output=True, text=True, timeout=270)
+    done = subprocess.run([sys.executable, "-B", ROOT / "bench/run.py", name, *size, "--json", out,
+                           *(word for case in only for word in ("--case", case))], capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     cases = json.loads(out.read_text())["cases"]
     assert all(case["ours"] > 0 for case in cases), cases
@@ -45,6 +45,17 @@ def test_bench_of_the_collectives_works(names, tmp_path):
     cases = figures_of(tmp_path, "collectives", *sorted(names))
     assert {case["case"] for case in cases} == names
     assert all(case["one_way_ns"] for case in cases), cases
+
+
+# At full size, for what is no matter of speed.
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("name, only, what", [("store", "list-1m", "most resident memory"), ("api", "describe-under-put", "latest beat")])
+def test_limits_hold_under_load(name, only, what, tmp_path):
+    entry, = figures_of(tmp_path, name, only, size=(), seconds=900)
+    found, = (more for more in entry["also"] if more["what"] == what)
+    assert found["target"] and found["value"] <= found["target"], entry
 
 
 def test_a_ratio_must_hold_in_both_states_of_the_machine(monkeypatch):
