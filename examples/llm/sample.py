@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes text with a model that train.py has made.
 
-    python sample.py model.tar.gz --prompt "Train" --tokens 80
+    "$(tools/python_env torch)/bin/python" examples/llm/sample.py model.tar.gz --prompt Train --tokens 80
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs train.py on two instances through the public API with boto3, and fetches the model.
 
-    eval "$(./yard env)"; python examples/llm/submit_boto3.py --text FILE
+    eval "$(./yard env)"; "$(tools/python_env clients)/bin/python" examples/llm/submit_boto3.py --text FILE
 """
 import argparse
 import io
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import boto3
 
+HERE = Path(__file__).resolve().parent
 BUCKET = "llm-example"
 ROLE = "arn:aws:iam::123456789012:role/trainyard"
 METRICS = {"train:step": r"step (\d+) loss ", "train:loss": r"step \d+ loss ([0-9.]+|nan|inf)"}
@@ -22,7 +23,7 @@ def upload(s3, name, text, script="train.py"):
     s3.upload_file(text, BUCKET, f"corpus/{Path(text).name}")
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        tar.add(Path(__file__).with_name(script), script)
+        tar.add(HERE / script, script)
     s3.put_object(Bucket=BUCKET, Key=f"{name}/source/sourcedir.tar.gz", Body=archive.getvalue())
     return f"s3://{BUCKET}/corpus/", f"s3://{BUCKET}/{name}/source/sourcedir.tar.gz"
 
@@ -70,7 +71,8 @@ def main():
     print(job["TrainingJobStatus"], job.get("FailureReason", ""))
     if job["TrainingJobStatus"] == "Completed":
         s3.download_file(BUCKET, f"output/{name}/output/model.tar.gz", "model.tar.gz")
-        print('model.tar.gz is here; now: python examples/llm/sample.py model.tar.gz --prompt "Train"')
+        print("model.tar.gz is here; to let it write, with the Python that jobs have:\n"
+              f'  "$("{HERE.parents[1]}/tools/python_env" torch)/bin/python" "{HERE}/sample.py" model.tar.gz')
 
 
 if __name__ == "__main__":

@@ -38,3 +38,5 @@ aws logs filter-log-events --log-group-name /aws/sagemaker/TrainingJobs \
   --log-stream-name-prefix "$job/" --query 'events[].message' --output text | tr '\t' '\n' | tail -5
 [ "$status" = Completed ]
 aws s3 cp --no-progress "s3://$bucket/output/$job/output/model.tar.gz" model.tar.gz
+echo "model.tar.gz is here; to let it write, with the Python that jobs have:"
+echo "  \"\$(\"$(realpath "$here/../..")/tools/python_env\" torch)/bin/python\" \"$here/sample.py\" model.tar.gz"

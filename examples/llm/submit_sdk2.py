@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs train.py on two instances with the SageMaker Python SDK v2, and fetches the model.
 
-    eval "$(./yard env)"; python examples/llm/submit_sdk2.py --text FILE
+    eval "$(./yard env)"; "$(tools/python_env sdk2)/bin/python" examples/llm/submit_sdk2.py --text FILE
 """
 import argparse
 from pathlib import Path
@@ -10,6 +10,8 @@ import sagemaker
 from sagemaker.pytorch import PyTorch
 from sagemaker.s3 import S3Downloader
 from sagemaker.utils import unique_name_from_base
+
+HERE = Path(__file__).resolve().parent
 
 
 def main():
@@ -24,7 +26,7 @@ def main():
     estimator = PyTorch(
         base_job_name="llm-sdk2",
         entry_point="train.py",
-        source_dir=str(Path(__file__).parent),
+        source_dir=str(HERE),
         framework_version="2.8.0",
         py_version="py312",
         role=sagemaker.get_execution_role(),
@@ -41,7 +43,8 @@ def main():
     )
     estimator.fit({"training": session.upload_data(args.text, bucket, "corpus")})
     S3Downloader.download(estimator.model_data, ".")
-    print('model.tar.gz is here; now: python examples/llm/sample.py model.tar.gz --prompt "Train"')
+    print("model.tar.gz is here; to let it write, with the Python that jobs have:\n"
+          f'  "$("{HERE.parents[1]}/tools/python_env" torch)/bin/python" "{HERE}/sample.py" model.tar.gz')
 
 
 if __name__ == "__main__":

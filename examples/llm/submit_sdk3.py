@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs train.py on two instances with the SageMaker Python SDK v3, and fetches the model.
 
-    eval "$(./yard env)"; python examples/llm/submit_sdk3.py --text FILE
+    eval "$(./yard env)"; "$(tools/python_env sdk3)/bin/python" examples/llm/submit_sdk3.py --text FILE
 """
 import argparse
 import logging
@@ -16,6 +16,7 @@ from sagemaker.train import ModelTrainer
 from sagemaker.train.configs import Compute, InputData, SourceCode, StoppingCondition
 from sagemaker.train.distributed import Torchrun
 
+HERE = Path(__file__).resolve().parent
 INSTANCE = "ml.c5.xlarge"
 
 
@@ -34,7 +35,7 @@ def main():
     trainer = ModelTrainer(
         base_job_name="llm-sdk3",
         training_image=image,
-        source_code=SourceCode(source_dir=str(Path(__file__).parent), entry_script="train.py"),
+        source_code=SourceCode(source_dir=str(HERE), entry_script="train.py"),
         distributed=Torchrun(),
         compute=Compute(instance_type=INSTANCE, instance_count=args.instances),
         stopping_condition=StoppingCondition(max_runtime_in_seconds=3600),
@@ -50,7 +51,8 @@ def main():
     trainer.train(input_data_config=[InputData(channel_name="training", data_source=corpus)])
     job = trainer._latest_training_job
     S3Downloader.download(job.model_artifacts.s3_model_artifacts, ".")
-    print('model.tar.gz is here; now: python examples/llm/sample.py model.tar.gz --prompt "Train"')
+    print("model.tar.gz is here; to let it write, with the Python that jobs have:\n"
+          f'  "$("{HERE.parents[1]}/tools/python_env" torch)/bin/python" "{HERE}/sample.py" model.tar.gz')
 
 
 if __name__ == "__main__":

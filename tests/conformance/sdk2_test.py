@@ -5,6 +5,7 @@ import re
 import tarfile
 
 import pytest
+from hints import text_by_the_hint
 
 pytestmark = pytest.mark.root
 
@@ -22,9 +23,10 @@ def test_fit_shows_the_lines_of_the_job_and_its_end(sdk):
 
 
 def test_fit_leaves_a_model_that_the_downloader_brings_home(sdk):
-    sdk.printed("example2")
+    printed = sdk.printed("example2")
     with tarfile.open(sdk.folder / "example2/model.tar.gz") as model:
         assert {"model.pt", "config.json", "tokenizer.json"} <= {name.removeprefix("./") for name in model.getnames()}
+    assert text_by_the_hint(printed, sdk.folder / "example2").startswith("Train")
 
 
 def test_the_default_bucket_is_made_on_first_use(sdk, user):
@@ -68,6 +70,18 @@ def test_distribution_mpi_starts_all_ranks_on_all_instances(user):
     assert user["mpi"]["job"]["TrainingJobStatus"] == "Completed", user["mpi"]["job"].get("FailureReason")
     for rank in range(4):
         assert f"rank {rank} of 4 on algo-{rank // 2 + 1}" in user["mpi"]["lines"]
+
+
+def test_the_example_trains_under_mpi_and_its_lines_metrics_and_model_are_read_back(sdk, user):
+    example = user["example"]
+    assert example["job"]["TrainingJobStatus"] == "Completed", example["job"].get("FailureReason")
+    assert re.search(r"starting: \S+ M parameters, 2 ranks", example["lines"]) and "step 6 loss" in example["lines"]
+    final = {metric["MetricName"]: metric["Value"] for metric in example["job"]["FinalMetricDataList"]}
+    first, *_ = (float(loss) for loss in re.findall(r"step 1 loss (\S+)", example["lines"]))
+    assert 0 < final["train:loss"] < first and final["train:tokens_per_second"] > 0
+    assert {row["metric_name"] for row in example["metrics"]} == set(final)
+    with tarfile.open(sdk.folder / "user2/model-of-mpi/model.tar.gz") as model:
+        assert {"model.pt", "config.json", "tokenizer.json"} <= {name.removeprefix("./") for name in model.getnames()}
 
 
 # The SDK sends pytorchddp as smdistributed's dataparallel.

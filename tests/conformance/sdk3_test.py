@@ -4,6 +4,7 @@ import re
 import tarfile
 
 import pytest
+from hints import text_by_the_hint
 
 pytestmark = pytest.mark.root
 
@@ -22,9 +23,10 @@ def test_train_shows_the_lines_of_both_instances(sdk):
 
 
 def test_train_leaves_a_model_that_the_downloader_brings_home(sdk):
-    sdk.printed("example3")
+    printed = sdk.printed("example3")
     with tarfile.open(sdk.folder / "example3/model.tar.gz") as model:
         assert "model.pt" in {name.removeprefix("./") for name in model.getnames()}
+    assert text_by_the_hint(printed, sdk.folder / "example3").startswith("Train")
 
 
 def test_get_all_finds_the_job_by_a_part_of_its_name(user):
@@ -45,6 +47,11 @@ def test_torchrun_finds_the_backend_of_jobs_on_cpus(user):
     assert user["torchrun"]["status"] == "Completed"
     for rank in (0, 1):
         assert any(f"rank {rank} by default yard" in line for line in user["torchrun"]["lines"]), user["torchrun"]
+
+
+def test_requirements_of_the_source_code_are_installed_on_every_instance(user):
+    assert user["package"]["status"] == "Completed", user["package"]
+    assert user["package"]["lines"].count("imported good morning") == 2
 
 
 def test_a_failing_job_raises_with_the_reason(user):
