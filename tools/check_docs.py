@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every file of the repository that README.md, docs/ or a module's README names in `backticks` exists, and every
-test that docs/security.md names does, one at least for each threat.
+"""Every file of the repository that README.md, docs/ or a module's README names in `backticks` exists, and so does
+every verb and flag of ./yard and trainyard that stands in backticks or in a block of code, and every test that
+docs/security.md names, one at least for each threat.
 
     check_docs.py [ROOT]
 """
@@ -12,13 +13,48 @@ from pathlib import Path
 NAMED = re.compile(r"`((?:src|docs|tools|tests|bench|examples|apps|python|cmake)/[\w./-]*\w/?)`")
 
 
-def missing(root):
+def lines_of(root):
+    """All pages line by line: where a line is, its text, and whether it is in a block of code."""
     pages = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("bench/*.md"), *root.glob("src/*/README.md")]
     for page in pages:
+        in_block = False
         for number, line in enumerate(page.read_text().splitlines(), 1):
-            for name in NAMED.findall(line):
-                if not (root / name).exists():
-                    yield f"{page.relative_to(root)}:{number}: no such file: {name}"
+            in_block ^= line.lstrip().startswith("```")
+            yield f"{page.relative_to(root)}:{number}", line, in_block
+
+
+def missing(root):
+    for place, line, _ in lines_of(root):
+        for name in NAMED.findall(line):
+            if not (root / name).exists():
+                yield f"{place}: no such file: {name}"
+
+
+# Where the verbs of each program stand, each once, and the files that its flags are in.
+PROGRAMS = {
+    "./yard": ("yard", r"^    ([a-z]+)(?: \| [^)]*)?\) ", ("yard", "tools/*", "bench/*.py")),
+    "trainyard": ("src/cli/program.cc", r'^    \{"([a-z]+)", ', ("src/**/*.cc",)),
+}
+COMMAND = re.compile(r"(?<![\w./-])(\./yard|trainyard) ([a-z]+)\b(?![./-])([^`#;&|]*)")
+FLAG = re.compile(r"(?<=[\s\[])--[a-z][a-z-]+")
+
+
+def unknown_commands(root):
+    known = {}
+    for program, (table, verb, sources) in PROGRAMS.items():
+        if (root / table).exists():
+            texts = [file.read_text() for pattern in sources for file in root.glob(pattern) if file.is_file()]
+            known[program] = set(re.findall(verb, (root / table).read_text(), re.MULTILINE)), "\n".join(texts)
+    for place, line, in_block in lines_of(root):
+        for code in [line] if in_block else re.findall(r"`([^`]+)`", line):
+            for program, verb, rest in COMMAND.findall(code):
+                verbs, text = known.get(program, ({verb}, rest))
+                if verb not in verbs:
+                    yield f"{place}: no such verb: {program} {verb}"
+                for flag in FLAG.findall(rest):
+                    if not re.search(rf"(?<![\w-]){flag}(?![\w-])", text):
+                        yield f"{place}: no such flag: {program} {verb} {flag}"
+
 
 # tests/e2e/x_test.py::test_name, src/m/x_test.cc::Suite.Name, or a fuzz target.
 TEST = re.compile(r"`((?:src|tests)/[\w./-]+)::([\w.]+)`|`(testing/fuzz/target_\w+\.cc)`")
@@ -50,8 +86,8 @@ def untested(root):
 
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
-    found = [*missing(root), *untested(root)]
-    print("\n".join(found) if found else "docs: every file and test that they name exists")
+    found = [*missing(root), *unknown_commands(root), *untested(root)]
+    print("\n".join(found) if found else "docs: every file, command and test that they name exists")
     sys.exit(1 if found else 0)
 
 

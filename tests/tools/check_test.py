@@ -189,6 +189,18 @@ class Docs(Tree):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stdout, "README.md:1: no such file: src/a/gone.cc\n")
 
+    def test_finds_commands_that_are_not_there(self):
+        self.add("yard", "main() {\n  case $verb in\n    up) up ;;\n  esac\n}\n# --tls\n")
+        self.add("src/cli/program.cc", '    {"list", "", "Show"},\n')
+        self.add("src/cli/options.cc", '"--limit,-n"')
+        right = "of `./yard up --tls`\n```\ntrainyard list --limit 3 # a --list\n```\nwhat trainyard does\n"
+        self.add("README.md", right)
+        self.assertEqual(self.check().stdout, "docs: every file, command and test that they name exists\n")
+        self.add("README.md", right + "`./yard fly`\n`./yard up --tl`\n```\ntrainyard show | trainyard list --lim\n")
+        self.assertEqual(self.check().stdout.splitlines(), [
+            "README.md:6: no such verb: ./yard fly", "README.md:7: no such flag: ./yard up --tl",
+            "README.md:9: no such verb: trainyard show", "README.md:9: no such flag: trainyard list --lim"])
+
     def test_wants_a_test_that_is_there_for_each_threat(self):
         self.add("README.md", "")
         self.add("tests/e2e/a_test.py", "def test_one(x):\n")
