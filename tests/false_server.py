@@ -62,7 +62,7 @@ class Liar(http.server.BaseHTTPRequestHandler):
         status, said = lie if len(self.server.heard) % 2 else (403, LIES["assignment"][1])
         text = json.dumps(said).encode()
         self.send_response(status)
-        for header, value in (("Content-Type", "application/json"), ("Yard-Protocol", "2"), ("Yard-Run", "0" * 32),
+        for header, value in (("Content-Type", "application/json"), ("Yard-Protocol", "3"), ("Yard-Run", "0" * 32),
                               # What it has of a proof: the request's own.
                               ("Yard-Proof", self.headers.get("Authorization", "").rsplit("=", 1)[-1]),
                               ("Content-Length", str(len(text)))):

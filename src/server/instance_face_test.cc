@@ -10,6 +10,7 @@
 namespace trainyard::server {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class InstanceFaceTest : public testing::Test {
@@ -32,13 +33,13 @@ class InstanceFaceTest : public testing::Test {
     return answer;
   }
 
-  // A request of version 2 that is not proven yet.
+  // A request of this version that is not proven yet.
   static http::Request proving_request(const std::string& method, const std::string& call) {
     const std::size_t question = call.find('?');
     http::Request request =
         request_of(method, "/yard/v1/" + call.substr(0, question),
                    question == std::string::npos ? "" : call.substr(question + 1));
-    request.headers.set("Yard-Protocol", "2");
+    request.headers.set("Yard-Protocol", "3");
     return request;
   }
   // Its claim, to the run that the test has heard of.
@@ -214,7 +215,7 @@ TEST_F(InstanceFaceTest, TakesNoReportsWithoutALimit) {
   EXPECT_EQ(give(request, body)->response.status, 400);
 }
 
-TEST_F(InstanceFaceTest, TakesNoBearerTokenInVersion2) {
+TEST_F(InstanceFaceTest, TakesNoBearerTokenInThisVersion) {
   http::Request request = proving_request("GET", "assignment");
   request.headers.set("Authorization", "Bearer good");
   expect_denied(request);
@@ -224,7 +225,7 @@ TEST_F(InstanceFaceTest, GivesAssignmentAndCredentialsForAToken) {
   const auto assignment = send("GET", "assignment");
   EXPECT_EQ(assignment->response.status, 200);
   EXPECT_EQ(assignment->json()["host"], "algo-1");
-  EXPECT_EQ(assignment->header("Yard-Protocol"), "2");
+  EXPECT_EQ(assignment->header("Yard-Protocol"), "3");
   EXPECT_EQ(send("GET", "credentials")->json()["access_key_id"], "ASIA");
 }
 
@@ -263,6 +264,23 @@ TEST_F(InstanceFaceTest, RefusesAnotherProtocolAndNamesBoth) {
   EXPECT_EQ(answer->response.status, 400);
   EXPECT_EQ(answer->json()["subject"], "protocol");
   EXPECT_THAT(answer->json()["message"].get<std::string>(), HasSubstr("\"9\""));
+}
+
+// Its first builds made their proofs with another key, which says nothing to whoever reads the log.
+TEST_F(InstanceFaceTest, TellsAnInstanceOfVersion2BothVersionsAndNotThatItProvesNothing) {
+  for (const std::string& body : {std::string(), std::string("[]")}) {
+    http::Request request =
+        proving_request(body.empty() ? "GET" : "POST", body.empty() ? "assignment" : "reports");
+    request.headers.set("Yard-Protocol", "2");
+    prove(request, body);
+    const auto answer = give(request, body);
+    EXPECT_EQ(answer->response.status, 400);
+    EXPECT_EQ(answer->header("Yard-Protocol"), "3");
+    EXPECT_EQ(answer->json()["subject"], "protocol");
+    EXPECT_THAT(answer->json()["message"].get<std::string>(),
+                AllOf(HasSubstr("version \"2\""), HasSubstr("version 3")));
+  }
+  EXPECT_EQ(control_.heard.size(), 0U);
 }
 
 TEST_F(InstanceFaceTest, DoesNotKnowOtherPathsAndMethods) {

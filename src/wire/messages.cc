@@ -346,9 +346,11 @@ Result<Command> command_from_json(const json& value) {
 
 Result<void> check_protocol(std::string_view header, Peer peer, int ours) {
   const Result<std::int64_t> theirs = parse_int(header);
-  const int oldest = peer == Peer::kInstance ? ours - 1 : ours;
-  const int newest = peer == Peer::kInstance ? ours : ours + 1;
-  if (theirs && *theirs >= 1 && *theirs >= oldest && *theirs <= newest) {
+  const auto is_served = [](std::int64_t instance, std::int64_t server) {
+    const std::int64_t before = server - 1 == kAmbiguousVersion ? server - 2 : server - 1;
+    return instance >= 1 && (instance == server || instance == before);
+  };
+  if (theirs && (peer == Peer::kInstance ? is_served(*theirs, ours) : is_served(ours, *theirs))) {
     return {};
   }
   const std::string who = peer == Peer::kInstance ? "instance" : "server";

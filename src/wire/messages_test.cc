@@ -279,6 +279,17 @@ TEST(CheckProtocol, ServesTheSameVersionAndTheOneBefore) {
   EXPECT_FALSE(check_protocol("5", Peer::kInstance, 4).has_value());
 }
 
+// Of version 2 there are two kinds, which differ in the key of their proofs.
+TEST(CheckProtocol, ServesNobodyOfVersion2) {
+  EXPECT_FALSE(check_protocol("2", Peer::kInstance, 3).has_value());
+  EXPECT_TRUE(check_protocol("1", Peer::kInstance, 3).has_value());
+  EXPECT_FALSE(check_protocol("1", Peer::kInstance, 4).has_value());
+  EXPECT_FALSE(check_protocol("2", Peer::kServer, 3).has_value());
+  EXPECT_TRUE(check_protocol("3", Peer::kServer, 3).has_value());
+  EXPECT_THAT(check_protocol("2", Peer::kInstance).error().message,
+              testing::AllOf(HasSubstr("version \"2\""), HasSubstr("version 3")));
+}
+
 TEST(CheckProtocol, AcceptsAServerThatIsOneAhead) {
   EXPECT_TRUE(check_protocol("4", Peer::kServer, 4).has_value());
   EXPECT_TRUE(check_protocol("5", Peer::kServer, 4).has_value());

@@ -62,12 +62,12 @@ TEST(Token, OfAnotherFormIsRefusedAndNotNamed) {
 TEST(Proof, IsTheDocumentedOne) {
   const std::string key = hmac_sha256(kToken, "yard-instance-key");
   const std::string request =
-      to_hex(hmac_sha256(key, "yard-request\n2\n" + kId + "\n" + kRun +
+      to_hex(hmac_sha256(key, "yard-request\n3\n" + kId + "\n" + kRun +
                                   "\n7\nPOST\n/yard/v1/reports\n2\n" + sha256_hex("[]")));
   EXPECT_EQ(proof_of(claim(), asked()), request);
   EXPECT_EQ(prove_answer(key, request, {.status = 200, .run = kRun, .body = "{}"}),
             to_hex(hmac_sha256(
-                key, "yard-answer\n2\n" + request + "\n" + kRun + "\n200\n" + sha256_hex("{}"))));
+                key, "yard-answer\n3\n" + request + "\n" + kRun + "\n200\n" + sha256_hex("{}"))));
 }
 
 TEST(Proof, CoversEveryPartOfARequest) {

@@ -445,7 +445,7 @@ def test_the_protocol_of_instances_wants_a_token_of_theirs(server):
         for token in (None, "", "x", key, secret, "' OR 1=1 --", "A" * 10_000):
             for method in ("GET", "POST"):
                 proof = f"Yard-HMAC-SHA256 Id={'0' * 32}, Run=, Number=1, Proof={(token or '')[:64]:0>64}"
-                for version, claim in (("1", f"Bearer {token}"), ("2", proof), ("2", f"Bearer {token}"), ("3", proof)):
+                for version, claim in (("1", f"Bearer {token}"), ("2", proof), ("3", proof), ("3", f"Bearer {token}"), ("4", proof)):
                     headers = {} if token is None else {"Authorization": claim, "Yard-Protocol": version}
                     status, body = send(server, method, f"/yard/v1/{path}", headers, b"{}" if method == "POST" else b"")
                     assert status in (400, 403, 404, 405), (path, version, claim, status, body)

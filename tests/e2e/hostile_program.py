@@ -404,7 +404,7 @@ for path in ("assignment", "credentials", "reports", "commands"):
     def _():
         mine = keys()
         claims = [("1", f"Bearer {token}") for token in ("", "x", mine["Token"], mine["SecretAccessKey"], own.rsplit("/", 1)[-1])]
-        claims += [("2", f"Yard-HMAC-SHA256 Id={'0' * 32}, Run=, Number=1, Proof={proof * 64}") for proof in ("", "0")]
+        claims += [("3", f"Yard-HMAC-SHA256 Id={'0' * 32}, Run=, Number=1, Proof={proof * 64}") for proof in ("", "0")]
         for version, claim in claims:
             headers = {"Authorization": claim, "Yard-Protocol": version}
             status, body = fetch(f"{server}/yard/v1/{path}", headers, b"{}" if path == "reports" else None)

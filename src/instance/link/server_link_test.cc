@@ -64,7 +64,7 @@ TEST_F(ServerLinkTest, SendsNothingOfItsToken) {
     EXPECT_THAT(value, Not(HasSubstr(secret))) << name;
   }
   EXPECT_EQ(peer.requests[0].headers.get(wire::kEpochHeader), "3");
-  EXPECT_EQ(peer.requests[0].headers.get(wire::kProtocolHeader), "2");
+  EXPECT_EQ(peer.requests[0].headers.get(wire::kProtocolHeader), "3");
 }
 
 TEST_F(ServerLinkTest, NumbersTheRequestsOfAllAttempts) {
@@ -162,11 +162,11 @@ TEST_F(ServerLinkTest, IsUnavailableWhenItsRequestIsNotHeard) {
 TEST_F(ServerLinkTest, NamesBothVersionsWhenTheServersIsTooOld) {
   expect_unproven([](const wire::Claim&) {
     http::Response response{.status = 400, .headers = {}, .body = "{}"};
-    response.headers.set(wire::kProtocolHeader, "1");
+    response.headers.set(wire::kProtocolHeader, "2");
     return response;
   });
   EXPECT_THAT(link.report("[]", {}).error().message,
-              AllOf(HasSubstr("version \"1\""), HasSubstr("version 2")));
+              AllOf(HasSubstr("version \"2\""), HasSubstr("version 3")));
 }
 
 TEST_F(ServerLinkTest, ComplainsOnceUntilTheServerAnswersAgain) {
