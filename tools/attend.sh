@@ -7,6 +7,7 @@ attended=''  # the process that is waited for
 heard=''     # the name of the last signal
 times=0      # how many there were; those that come together count once, for many tell the process and its group
 heard_at=0   # when, in microseconds
+apt=()       # its processes that were told
 
 listen() {
   trap 'hear INT' INT
@@ -14,33 +15,42 @@ listen() {
 }
 
 hear() {
-  local pids=() now=${EPOCHREALTIME/[.,]/}
+  local pid name now=${EPOCHREALTIME/[.,]/}
   [ $((now - heard_at)) -gt 2000000 ] || return 0
   heard=$1 times=$((times + 1)) heard_at=$now
-  [ -z "$attended" ] || mapfile -t pids < <(below "$attended")
-  [ ${#pids[@]} -eq 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true
+  [ -n "$attended" ] || return 0
+  while read -r pid name; do
+    case $name in
+      # It ends a download then, and installs what it has begun to: half of that is a broken system.
+      apt-get | sudo) apt+=("$pid"); kill -INT "$pid" 2>/dev/null || true ;;
+      *) kill -TERM "$pid" 2>/dev/null || true ;;
+    esac
+  done < <(below "$attended")
 }
 
-# below PID: it and its descendants. What apt does is left to its end: half an installation is a broken system.
+# below PID: it and its descendants, with their names; none that apt has started.
 below() {
   { cat /proc/[0-9]*/stat 2>/dev/null || true; } | sed -n 's/^\([0-9]*\) (\(.*\)) . \([0-9]*\) .*/\1 \3 \2/p' |
     awk -v top="$1" '
-      { parent[$1] = $2; is_left_alone[$1] = ($3 == "apt-get" || $3 == "sudo") }
+      { parent[$1] = $2; name[$1] = $3 }
       END {
         found[top]
         do {
           has_grown = 0
           for (pid in parent)
-            if (!(pid in found) && parent[pid] in found && !is_left_alone[pid]) { found[pid]; has_grown = 1 }
+            if (!(pid in found) && parent[pid] in found && name[parent[pid]] !~ /^(apt-get|sudo)$/) {
+              found[pid]
+              has_grown = 1
+            }
         } while (has_grown)
-        for (pid in found) print pid
+        for (pid in found) print pid, name[pid]
       }'
 }
 
 # attend COMMAND...: its status. In the background, where bash lets a command ignore SIGINT: the terminal sends Ctrl-C
 # to everybody, and the command would hear of it twice.
 attend() {
-  local status=0
+  local status=0 pid
   if [ -z "$heard" ]; then
     "$@" &
     attended=$!
@@ -51,6 +61,10 @@ attend() {
     done
     attended=''
   fi
-  [ -z "$heard" ] || exit $((128 + $(kill -l "$heard")))
-  return "$status"
+  [ -n "$heard" ] || return "$status"
+  for pid in "${apt[@]}"; do
+    [ ! -e "/proc/$pid" ] || echo "Waiting for apt-get to end what it has begun" >&2
+    while [ -e "/proc/$pid" ]; do sleep 0.1; done
+  done
+  exit $((128 + $(kill -l "$heard")))
 }
