@@ -13,7 +13,9 @@ from conftest import ROOT, wait_for
 from machines import Machine, alive, processes_with
 from yard_command import environment, yard
 
-PATIENCE = 120
+PATIENCE = 240
+
+pytestmark = pytest.mark.timeout(700)
 
 
 class Quickstart:
