@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 
+#include <unistd.h>
+
 namespace trainyard {
 
 std::string environment_variable(const char* name) {
@@ -19,6 +21,10 @@ Path home_directory(const Environment& environment, bool is_root) {
   }
   const std::string data = environment("XDG_DATA_HOME");
   return (data.empty() ? Path(environment("HOME")) / ".local/share" : Path(data)) / "trainyard";
+}
+
+Path own_home() {
+  return home_directory(environment_variable, ::geteuid() == 0);
 }
 
 }  // namespace trainyard

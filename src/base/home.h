@@ -16,5 +16,6 @@ std::string environment_variable(const char* name);  // of this process
 
 // $TRAINYARD_HOME, else /var/lib/trainyard as root, else the XDG data directory.
 Path home_directory(const Environment& environment, bool is_root);
+Path own_home();  // of this process
 
 }  // namespace trainyard

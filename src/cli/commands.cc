@@ -21,9 +21,7 @@ constexpr int kRefused = 1;
 constexpr int kInterrupted = 130;
 
 Result<int> run(const Options& options, const Terminal& terminal) {
-  YARD_TRY(Settings settings,
-           find_settings(environment_variable, home_directory(environment_variable, geteuid() == 0),
-                         options.endpoint));
+  YARD_TRY(Settings settings, find_settings(environment_variable, own_home(), options.endpoint));
   const bool watches = options.wait || options.follow;
   std::optional<Interrupt> interrupt;
   if (watches) {

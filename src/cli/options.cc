@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/command_line.h"
+#include "base/text.h"
 #include "cli/job_file.h"
 #include "cli/nearest.h"
 #include "cli/program.h"
@@ -108,12 +110,9 @@ std::variant<Options, int> parse_options(const std::vector<std::string>& args, s
     complain_of_verb(args[0], err);
     return kWrongUsage;
   }
-  // CLI11 takes the arguments from the back.
-  std::vector<std::string> reversed(args.rbegin(), args.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error, out, err) == 0 ? 0 : kWrongUsage;
+  if (const auto usage = read_command_line(app, args)) {
+    (usage->is_wrong ? err : out) << usage->text;
+    return usage->exit_code();
   }
   return options;
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/doctor_main.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
-#include <unistd.h>
 
+#include "base/command_line.h"
 #include "base/home.h"
 #include "doctor/diagnose.h"
 #include "doctor/gather.h"
@@ -22,7 +20,6 @@ struct Flags {
 };
 
 void describe(CLI::App& app, Flags& flags, const Path& home) {
-  app.name("trainyard doctor");
   app.add_flag("--json", flags.is_json, "For programs");
   app.add_option("--instance-type", flags.instance_type,
                  "What the machine is, such as ml.p4d.24xlarge: then what belongs to that type is "
@@ -32,23 +29,14 @@ void describe(CLI::App& app, Flags& flags, const Path& home) {
 
 }  // namespace
 
-int doctor_main(std::vector<std::string> args) {
-  const Path usual = home_directory(environment_variable, ::geteuid() == 0);
+int doctor_main(const std::vector<std::string>& args) {
+  const Path usual = own_home();
   Flags flags;
-  // The library throws for what it finds wrong, and for --help.
-  try {
-    CLI::App app("Says whether this machine is fit for training, and what to do where it is not.");
-    describe(app, flags, usual);
-    try {
-      std::reverse(args.begin(), args.end());  // it takes them from the back
-      app.parse(std::move(args));
-    } catch (const CLI::CallForHelp&) {
-      fmt::print("{}", app.help());
-      return 0;
-    }
-  } catch (const CLI::Error& error) {
-    fmt::print(stderr, "trainyard doctor: {}\n", error.what());
-    return 2;
+  CLI::App app("Says whether this machine is fit for training, and what to do where it is not.",
+               "trainyard doctor");
+  describe(app, flags, usual);
+  if (const auto usage = read_command_line(app, args)) {
+    return show(*usage, app.get_name());
   }
   std::error_code failed;
   const Findings findings = diagnose(gather(

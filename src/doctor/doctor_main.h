@@ -9,6 +9,6 @@
 namespace trainyard::doctor {
 
 // `args` without the verb. 0: nothing is bad; 1: something is; 2: wrong usage.
-int doctor_main(std::vector<std::string> args);
+int doctor_main(const std::vector<std::string>& args);
 
 }  // namespace trainyard::doctor

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/home.h"
 #include "http/tls.h"
 
@@ -26,7 +27,6 @@ struct Flags {
 };
 
 void describe(CLI::App& app, Flags& flags, const Path& folder) {
-  app.name("trainyard certificate");
   app.add_option("--name", flags.names,
                  "Another DNS name or IP address that clients will use (may be repeated; this "
                  "machine's name, localhost and the loopback addresses are always in)");
@@ -97,22 +97,13 @@ int complain(const Error& error) {
 
 }  // namespace
 
-int certificate_main(std::vector<std::string> args) {
-  const Path usual = home_directory(environment_variable, ::geteuid() == 0) / "tls";
+int certificate_main(const std::vector<std::string>& args) {
+  const Path usual = own_home() / "tls";
   Flags flags;
-  // The library throws for what it finds wrong, and for --help.
-  try {
-    CLI::App app("Makes a certificate and its key for `trainyard server`.");
-    describe(app, flags, usual);
-    try {
-      std::reverse(args.begin(), args.end());  // it takes them from the back
-      app.parse(std::move(args));
-    } catch (const CLI::CallForHelp&) {
-      fmt::print("{}", app.help());
-      return 0;
-    }
-  } catch (const CLI::Error& error) {
-    return complain(Error{Code::kInvalidArgument, error.what()});
+  CLI::App app("Makes a certificate and its key for `trainyard server`.", "trainyard certificate");
+  describe(app, flags, usual);
+  if (const auto usage = read_command_line(app, args)) {
+    return show(*usage, app.get_name());
   }
   std::error_code failed;
   const Path folder =

@@ -9,6 +9,6 @@
 namespace trainyard::server {
 
 // `args` without the verb. The exit code: 0 made; 1 refused, nothing was changed; 2 wrong usage.
-int certificate_main(std::vector<std::string> args);
+int certificate_main(const std::vector<std::string>& args);
 
 }  // namespace trainyard::server

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/flags.h"
 
-#include <algorithm>
 #include <map>
 
 #include <CLI/CLI.hpp>
@@ -30,12 +29,7 @@ struct RawFlags {
   double instance_cpus = 0;
 };
 
-Path own_home() {
-  return home_directory(environment_variable, ::geteuid() == 0);
-}
-
 void describe(CLI::App& app, RawFlags& raw) {
-  app.name("trainyard server");
   app.add_option("--home", raw.home,
                  "Where jobs, objects and logs are kept [" + own_home().string() + "]");
   app.add_option("--listen", raw.listen, "ADDRESS:PORT of the API; port 0 picks a free one")
@@ -160,23 +154,16 @@ Result<Path> absolute_path(std::string_view flag, const Path& path) {
   return full.lexically_normal();
 }
 
-Result<std::variant<ServerConfig, ShowText>> parse_flags(std::vector<std::string> args) {
+Result<std::variant<ServerConfig, Usage>> parse_flags(const std::vector<std::string>& args) {
   RawFlags raw;
-  // The library throws for what it finds wrong, and for --help.
-  try {
-    CLI::App app("Serves the SageMaker, S3, Logs and STS API, and runs the jobs, on this machine.");
-    describe(app, raw);
-    try {
-      std::reverse(args.begin(), args.end());  // it takes them from the back
-      app.parse(std::move(args));
-    } catch (const CLI::CallForHelp&) {
-      return std::variant<ServerConfig, ShowText>(ShowText{app.help()});
-    }
-  } catch (const CLI::Error& error) {
-    return Error{Code::kInvalidArgument, error.what()};
+  CLI::App app("Serves the SageMaker, S3, Logs and STS API, and runs the jobs, on this machine.",
+               "trainyard server");
+  describe(app, raw);
+  if (const auto usage = read_command_line(app, args)) {
+    return std::variant<ServerConfig, Usage>(*usage);
   }
   YARD_TRY(ServerConfig config, config_of(raw));
-  return std::variant<ServerConfig, ShowText>(std::move(config));
+  return std::variant<ServerConfig, Usage>(std::move(config));
 }
 
 }  // namespace trainyard::server

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/command_line.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -33,13 +34,9 @@ struct ServerConfig {
   std::size_t queue = 2'048;                  // requests that may wait for a worker
 };
 
-struct ShowText {
-  std::string text;  // what --help asked for
-};
-
-// `args` without the verb. kInvalidArgument says what is wrong: among others, an address that is
-// not of this machine only, without TLS and without --insecure-http.
-Result<std::variant<ServerConfig, ShowText>> parse_flags(std::vector<std::string> args);
+// `args` without the verb. kInvalidArgument for values that do not go together: among others, an
+// address that is not of this machine only, without TLS and without --insecure-http.
+Result<std::variant<ServerConfig, Usage>> parse_flags(const std::vector<std::string>& args);
 
 // "127.0.0.1:8321", "[::1]:8321", "8321".
 struct Endpoint {

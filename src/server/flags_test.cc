@@ -10,16 +10,19 @@ namespace {
 
 using testing::HasSubstr;
 
-ServerConfig config(std::vector<std::string> args) {
-  auto parsed = parse_flags(std::move(args));
+ServerConfig config(const std::vector<std::string>& args) {
+  auto parsed = parse_flags(args);
   EXPECT_TRUE(parsed.has_value()) << parsed.error().message;
   return parsed ? std::get<ServerConfig>(*parsed) : ServerConfig{};
 }
 
-Error refusal(std::vector<std::string> args) {
-  auto parsed = parse_flags(std::move(args));
-  EXPECT_FALSE(parsed.has_value());
-  return parsed ? Error{} : parsed.error();
+// What is wrong by itself, or with the others.
+Error refusal(const std::vector<std::string>& args) {
+  auto parsed = parse_flags(args);
+  const auto* usage = parsed ? std::get_if<Usage>(&*parsed) : nullptr;
+  EXPECT_TRUE(!parsed || (usage != nullptr && usage->is_wrong));
+  return usage != nullptr ? Error{Code::kInvalidArgument, usage->what}
+                          : (parsed ? Error{} : parsed.error());
 }
 
 TEST(ParseFlags, ListensOnThisMachineOnlyByDefault) {
@@ -89,7 +92,8 @@ TEST(ParseFlags, RefusesWhatItDoesNotUnderstand) {
 TEST(ParseFlags, ShowsHelp) {
   const auto parsed = parse_flags({"--help"});
   ASSERT_TRUE(parsed.has_value());
-  EXPECT_THAT(std::get<ShowText>(*parsed).text, HasSubstr("--insecure-http"));
+  EXPECT_FALSE(std::get<Usage>(*parsed).is_wrong);
+  EXPECT_THAT(std::get<Usage>(*parsed).text, HasSubstr("--insecure-http"));
 }
 
 TEST(ParseEndpoint, KnowsBothAddressFamilies) {

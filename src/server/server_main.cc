@@ -46,14 +46,13 @@ int run_server(const ServerConfig& config) {
   return 0;
 }
 
-int server_main(std::vector<std::string> args) {
-  const auto parsed = parse_flags(std::move(args));
+int server_main(const std::vector<std::string>& args) {
+  const auto parsed = parse_flags(args);
   if (!parsed) {
     return complain(parsed.error());
   }
-  if (const auto* help = std::get_if<ShowText>(&*parsed)) {
-    fmt::print("{}", help->text);
-    return 0;
+  if (const auto* usage = std::get_if<Usage>(&*parsed)) {
+    return show(*usage, "trainyard server");
   }
   return run_server(std::get<ServerConfig>(*parsed));
 }

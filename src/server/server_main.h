@@ -12,7 +12,7 @@ namespace trainyard::server {
 
 // `args` without the verb. Gives the exit code: 0 stopped as told, 1 could not start, 2 wrong
 // usage. Call it before any thread is started: it blocks the two signals for all of them.
-int server_main(std::vector<std::string> args);
+int server_main(const std::vector<std::string>& args);
 
 int run_server(const ServerConfig& config);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/backup/backup_main.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/home.h"
 #include "base/text.h"
 #include "formats/json.h"
@@ -32,9 +32,6 @@ struct Flags {
   bool as_json = false;
 };
 
-Path own_home() {
-  return home_directory(environment_variable, ::geteuid() == 0);
-}
 Path home_of(const Flags& flags) {
   return flags.home.empty() ? own_home() : Path(flags.home);
 }
@@ -126,16 +123,9 @@ std::string in_words(const CopyCounts& counts) {
                      human_bytes(counts.bytes), counts.log_files);
 }
 
-// The exit code of a call that ends here, or nothing: `flags` are read.
-std::optional<int> parse(CLI::App& app, Flags& flags, std::vector<std::string> args) {
+std::optional<Usage> read(CLI::App& app, Flags& flags, const std::vector<std::string>& args) {
   app.add_flag("--json", flags.as_json, "Say what was done as JSON");
-  try {
-    std::reverse(args.begin(), args.end());  // it takes them from the back
-    app.parse(std::move(args));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return std::nullopt;
+  return read_command_line(app, args);
 }
 
 void add_home(CLI::App& app, Flags& flags, const std::string& what) {
@@ -144,7 +134,7 @@ void add_home(CLI::App& app, Flags& flags, const std::string& what) {
 
 }  // namespace
 
-int backup_main(std::vector<std::string> args) {
+int backup_main(const std::vector<std::string>& args) {
   CLI::App app(
       "Copies a server's home (jobs, objects, logs, configuration, keys) into a new directory, or "
       "into one file when the name ends in .tar.gz, also while the server runs. It appears when "
@@ -154,8 +144,8 @@ int backup_main(std::vector<std::string> args) {
   app.add_option("BACKUP", flags.target, "The directory or .tar.gz to make")->required();
   add_home(app, flags, "The home of the server, or the root of a store");
   app.footer("On the file system of the home, objects are linked and take no space.");
-  if (const auto code = parse(app, flags, std::move(args))) {
-    return *code;
+  if (const auto usage = read(app, flags, args)) {
+    return show(*usage);
   }
   const Path target = plain(flags.target);
   SystemClock clock;
@@ -179,7 +169,7 @@ int backup_main(std::vector<std::string> args) {
   return 0;
 }
 
-int restore_main(std::vector<std::string> args) {
+int restore_main(const std::vector<std::string>& args) {
   CLI::App app(
       "Makes the home of a server from a backup, and checks all of it. The home must be empty or "
       "not there. Jobs that were running then begin another attempt when the server starts.",
@@ -187,8 +177,8 @@ int restore_main(std::vector<std::string> args) {
   Flags flags;
   app.add_option("BACKUP", flags.target, "The directory or .tar.gz")->required();
   add_home(app, flags, "The home to make");
-  if (const auto code = parse(app, flags, std::move(args))) {
-    return *code;
+  if (const auto usage = read(app, flags, args)) {
+    return show(*usage);
   }
   const Path home = plain(home_of(flags));
   end_cleanly_on_signals();
@@ -211,7 +201,7 @@ int restore_main(std::vector<std::string> args) {
   return 0;
 }
 
-int check_main(std::vector<std::string> args) {
+int check_main(const std::vector<std::string>& args) {
   CLI::App app(
       "Reads all of a server's home, or of a backup, and names what is damaged or missing. Changes "
       "nothing; the server may run meanwhile. 1 when something is wrong.",
@@ -219,8 +209,8 @@ int check_main(std::vector<std::string> args) {
   Flags flags;
   app.add_option("DIR", flags.target,
                  "A home, the root of a store or a backup [" + own_home().string() + "]");
-  if (const auto code = parse(app, flags, std::move(args))) {
-    return *code;
+  if (const auto usage = read(app, flags, args)) {
+    return show(*usage);
   }
   const Path home = plain(flags.target.empty() ? own_home() : Path(flags.target));
   Result<HomeReport> report = Error{};

@@ -9,8 +9,8 @@
 namespace trainyard::server {
 
 // `args` without the verb. 0: done; 1: refused, failed, or damage was found; 2: wrong usage.
-int backup_main(std::vector<std::string> args);
-int restore_main(std::vector<std::string> args);
-int check_main(std::vector<std::string> args);
+int backup_main(const std::vector<std::string>& args);
+int restore_main(const std::vector<std::string>& args);
+int check_main(const std::vector<std::string>& args);
 
 }  // namespace trainyard::server

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/store/store_flags.h"
 
-#include <algorithm>
 #include <map>
 
 #include <CLI/CLI.hpp>
-#include <unistd.h>
 
 #include "base/home.h"
 #include "base/text.h"
@@ -40,11 +38,10 @@ struct RawFlags {
 };
 
 Path default_root() {
-  return home_directory(environment_variable, ::geteuid() == 0) / "objects";
+  return own_home() / "objects";
 }
 
 void describe_store(CLI::App& app, RawFlags& raw) {
-  app.name("trainyard store");
   app.add_option("--root", raw.root, "Where objects are kept [" + default_root().string() + "]");
   app.add_option("--listen", raw.listen, "ADDRESS:PORT; port 0 picks a free one")
       ->capture_default_str();
@@ -125,25 +122,16 @@ Result<ImportConfig> import_of(const RawFlags& raw) {
 
 }  // namespace
 
-Result<StoreCommand> parse_store_flags(std::vector<std::string> args) {
+Result<StoreCommand> parse_store_flags(const std::vector<std::string>& args) {
   RawFlags raw;
-  bool imports = false;
-  // The library throws for what it finds wrong, and for --help.
-  try {
-    CLI::App app("Serves an object store that speaks S3, and nothing else, on this machine.");
-    describe_store(app, raw);
-    const CLI::App* const import = describe_import(app, raw);
-    try {
-      std::reverse(args.begin(), args.end());  // it takes them from the back
-      app.parse(std::move(args));
-    } catch (const CLI::CallForHelp&) {
-      return StoreCommand(ShowText{app.help()});
-    }
-    imports = import->parsed();
-  } catch (const CLI::Error& error) {
-    return Error{Code::kInvalidArgument, error.what()};
+  CLI::App app("Serves an object store that speaks S3, and nothing else, on this machine.",
+               "trainyard store");
+  describe_store(app, raw);
+  const CLI::App* const import = describe_import(app, raw);
+  if (const auto usage = read_command_line(app, args)) {
+    return StoreCommand(*usage);
   }
-  if (imports) {
+  if (import->parsed()) {
     YARD_TRY(ImportConfig config, import_of(raw));
     return StoreCommand(std::move(config));
   }

@@ -36,9 +36,9 @@ struct ImportConfig {
   bool as_json = false;
 };
 
-using StoreCommand = std::variant<StoreConfig, ImportConfig, ShowText>;
+using StoreCommand = std::variant<StoreConfig, ImportConfig, Usage>;
 
-// `args` without "store". kInvalidArgument says what is wrong, as parse_flags() does.
-Result<StoreCommand> parse_store_flags(std::vector<std::string> args);
+// `args` without "store". kInvalidArgument as parse_flags() has it.
+Result<StoreCommand> parse_store_flags(const std::vector<std::string>& args);
 
 }  // namespace trainyard::server

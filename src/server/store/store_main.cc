@@ -146,14 +146,13 @@ int run(const ImportConfig& config) {
 
 }  // namespace
 
-int store_main(std::vector<std::string> args) {
-  const auto parsed = parse_store_flags(std::move(args));
+int store_main(const std::vector<std::string>& args) {
+  const auto parsed = parse_store_flags(args);
   if (!parsed) {
     return complain(parsed.error());
   }
-  if (const auto* help = std::get_if<ShowText>(&*parsed)) {
-    fmt::print("{}", help->text);
-    return 0;
+  if (const auto* usage = std::get_if<Usage>(&*parsed)) {
+    return show(*usage, "trainyard store");
   }
   if (const auto* import = std::get_if<ImportConfig>(&*parsed)) {
     return run(*import);

@@ -11,6 +11,6 @@ namespace trainyard::server {
 // `args` without the verb. Gives the exit code: 0 done or stopped as told; 1 could not start, or
 // something was refused or failed; 2 wrong usage; 130 an import was stopped. Call it before any
 // thread is started: it blocks two signals for all of them.
-int store_main(std::vector<std::string> args);
+int store_main(const std::vector<std::string>& args);
 
 }  // namespace trainyard::server
