@@ -154,6 +154,9 @@ void read_facts(const json& in, InstanceFacts& facts) {
   facts.incarnation = in.value("incarnation", facts.incarnation);
   facts.is_flushing = in.value("flushing", false);
   facts.heard = optional_time(in, "heard");
+  if (const auto end = in.find("log_end"); end != in.end() && end->is_number_unsigned()) {
+    facts.log_end = end->get<std::uint64_t>();
+  }
   if (const auto report = wire::report_from_json(in.at("phase"))) {
     facts.phase = report->phase.value_or(wire::Phase::kStarting);
     facts.exit = report->exit;
@@ -224,9 +227,13 @@ json facts_to_json(const InstanceFacts& facts) {
     error = wire::to_json(wire::Report{.seq = 1, .error = facts.error});
   }
   const wire::Report phase{.seq = 1, .phase = facts.phase, .exit = facts.exit};
-  return {{"phase", wire::to_json(phase)}, {"error", error},
-          {"message", facts.message},      {"incarnation", facts.incarnation},
-          {"flushing", facts.is_flushing}, {"heard", time_or_null(facts.heard)}};
+  json out = {{"phase", wire::to_json(phase)}, {"error", error},
+              {"message", facts.message},      {"incarnation", facts.incarnation},
+              {"flushing", facts.is_flushing}, {"heard", time_or_null(facts.heard)}};
+  if (facts.log_end) {
+    out["log_end"] = *facts.log_end;
+  }
+  return out;
 }
 
 Result<void> facts_from_json(const json& in, InstanceFacts& facts) {

@@ -135,14 +135,23 @@ TEST(FactsJson, SurvivesAStorageRoundTrip) {
   facts.incarnation = 2;
   facts.heard = kTestTime;
   facts.is_flushing = true;
+  facts.log_end = 7;
   InstanceFacts copy{.host = "algo-2"};
   ASSERT_TRUE(facts_from_json(facts_to_json(facts), copy));
   EXPECT_EQ(copy.phase, wire::Phase::kEnded);
   EXPECT_EQ(copy.incarnation, 2);
   EXPECT_EQ(copy.heard, kTestTime);
   EXPECT_TRUE(copy.is_flushing);
+  EXPECT_EQ(copy.log_end, 7u);
   EXPECT_EQ(copy.exit.value_or(wire::Exit()).global_rank, 1);
   EXPECT_EQ(copy.error.value_or(Error()).code, Code::kDenied);
+}
+
+// An older program's, which go on with this one.
+TEST(FactsJson, MayLackWhereTheLogEnds) {
+  InstanceFacts facts{.host = "algo-1"};
+  ASSERT_TRUE(facts_from_json(facts_to_json(InstanceFacts{.host = "algo-1"}), facts));
+  EXPECT_FALSE(facts.log_end);
 }
 
 }  // namespace

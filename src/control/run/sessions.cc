@@ -2,6 +2,8 @@
 #include "control/run/sessions.h"
 
 #include <algorithm>
+#include <limits>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -100,7 +102,6 @@ void Sessions::open(const std::string& job, const std::vector<Opening>& openings
                                            .log_stream = opening.assignment.log_stream,
                                            .facts = opening.row.facts,
                                            .acknowledged = opening.row.acknowledged,
-                                           .logged = opening.row.acknowledged,
                                            .commands = opening.row.commands,
                                            .numbers = heard[opening.row.token_hash]};
     }
@@ -260,7 +261,6 @@ Result<Sessions::Batch> Sessions::begin_batch(const std::string& token_hash,
                .log_stream = session.log_stream,
                .facts = session.facts,
                .acknowledged = session.acknowledged,
-               .logged = session.logged,
                .was_busy = was_busy};
 }
 
@@ -270,20 +270,46 @@ void Sessions::end_batch(const std::string& token_hash, const Batch& batch) {
   if (found != sessions_.end() && found->second.key == batch.key) {
     found->second.facts = batch.facts;
     found->second.acknowledged = batch.acknowledged;
-    found->second.logged = batch.logged;
     found->second.is_storing = false;
   }
 }
 
-// The lines first: if we die before the facts are stored, they come again and stand twice, but none
-// is missing. If we live on, what is repeated is known by its number.
-Result<void> Sessions::store_lines(Batch& batch, const std::vector<LogEvent>& events) {
-  if (!events.empty()) {
-    YARD_TRY(logs_.append(kTrainingLogGroup, batch.log_stream, events));
-    // On disk first: the instance forgets what is acknowledged.
-    YARD_TRY(logs_.sync(kTrainingLogGroup, batch.log_stream));
+std::uint64_t Sessions::log_end_of(const std::string& stream) {
+  const auto summary = logs_.summary(kTrainingLogGroup, stream);
+  return summary ? summary->events : 0;  // none yet
+}
+
+// How many of `events` stand in the log already, from `begin` on, where all that is acknowledged
+// ends. What cannot be read, or is something else, is not them.
+std::size_t Sessions::count_repeated(const std::string& stream, std::uint64_t begin,
+                                     std::span<const LogEvent> events) {
+  const std::uint64_t end = log_end_of(stream);
+  const std::size_t most = std::min<std::uint64_t>(end - std::min(begin, end), events.size());
+  if (most == 0) {
+    return 0;
   }
-  batch.logged = std::max(batch.logged, batch.acknowledged);
+  const auto page = logs_.read(
+      kTrainingLogGroup, stream,
+      {.from = begin, .max_events = most, .max_bytes = std::numeric_limits<std::size_t>::max()});
+  const bool is_same =
+      page && std::ranges::equal(
+                  page->events, events.first(most), {},
+                  [](const StoredEvent& stored) { return std::tie(stored.at, stored.text); },
+                  [](const LogEvent& event) { return std::tie(event.at, event.text); });
+  return is_same ? most : 0;
+}
+
+// The lines first: if we die before the facts are stored, they come again, but none is missing.
+Result<void> Sessions::store_lines(Batch& batch, std::span<const LogEvent> events) {
+  if (events.empty()) {
+    return {};
+  }
+  const std::uint64_t begin = batch.facts.log_end.value_or(0);
+  const std::size_t repeated = count_repeated(batch.log_stream, begin, events);
+  YARD_TRY(logs_.append(kTrainingLogGroup, batch.log_stream, events.subspan(repeated)));
+  // On disk first: the instance forgets what is acknowledged.
+  YARD_TRY(logs_.sync(kTrainingLogGroup, batch.log_stream));
+  batch.facts.log_end = repeated == events.size() ? begin + repeated : log_end_of(batch.log_stream);
   return {};
 }
 
@@ -301,9 +327,7 @@ Result<bool> Sessions::store_facts(const Batch& batch,
 }
 
 // What it said has to come again. That it speaks has been heard.
-Error Sessions::refuse(const std::string& token_hash, Batch batch, std::int64_t logged,
-                       const Now& received, Error why) {
-  batch.logged = logged;
+Error Sessions::refuse(const std::string& token_hash, Batch batch, const Now& received, Error why) {
   end_batch(token_hash, batch);
   batch.facts.unstored = why.message;
   news_({.key = std::move(batch.key),
@@ -317,9 +341,14 @@ Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
   const std::string hash = sha256_hex(caller.token);
   const Now received{.wall = clock_.now(), .steady = clock_.steady_now()};
   YARD_TRY(const std::vector<wire::Report> reports, parse_reports(body));
-  YARD_TRY(const Batch before, begin_batch(hash, caller.epoch));
+  YARD_TRY(Batch before, begin_batch(hash, caller.epoch));
   if (before.is_old) {
     return json{{"acknowledged", highest(reports)}};
+  }
+  if (!before.facts.log_end) {
+    // Streams begin with the first attempt.
+    const bool is_first = before.key.epoch == 1 && before.acknowledged == 0;
+    before.facts.log_end = is_first ? 0 : log_end_of(before.log_stream);
   }
   Batch batch = before;
   std::vector<LogEvent> events;
@@ -332,10 +361,8 @@ Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
     }
     batch.acknowledged = report.seq;
     learn(report, batch.facts);
-    if (report.seq > before.logged) {
-      for (const wire::LogLine& line : report.lines) {
-        events.push_back({.at = line.at, .text = line.text});
-      }
+    for (const wire::LogLine& line : report.lines) {
+      events.push_back({.at = line.at, .text = line.text});
     }
     points.insert(points.end(), report.points.begin(), report.points.end());
   }
@@ -344,7 +371,7 @@ Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
     const Result<void> logged = store_lines(batch, events);
     const Result<bool> stored = logged ? store_facts(batch, points) : logged.error();
     if (!stored) {
-      return refuse(hash, before, batch.logged, received, stored.error().in("storing reports"));
+      return refuse(hash, std::move(before), received, stored.error().in("storing reports"));
     }
     if (!*stored) {
       end_batch(hash, before);

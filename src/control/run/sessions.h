@@ -2,12 +2,16 @@
 // The instances that may speak, one session each: who a token is, its assignment, the
 // commands it is to get and the reports it has sent. HTTP threads bring tokens; the reconciler
 // opens and closes sessions and hands in commands; facts go on as News. What an instance is told is
-// acknowledged is stored: its lines in the log, its facts in the database. What is said in the name
-// of an older attempt is heard by nobody: the instance is told to begin anew.
+// acknowledged is stored: its lines in the log, its facts in the database. Lines that come again,
+// because the facts beside them were refused or the server has died in between, are known by where
+// and what they are, and stand once. What is said in the name of an older attempt is heard by
+// nobody: the instance is told to begin anew.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,9 +80,6 @@ class Sessions {
     std::string log_stream;
     InstanceFacts facts;
     std::int64_t acknowledged = 0;
-    // The lines of reports up to here are in the log; ahead of `acknowledged` while the database
-    // refuses the facts that came with them.
-    std::int64_t logged = 0;
     std::vector<wire::Command> commands;
     bool is_storing = false;          // one thread is between reading the facts and writing them
     wire::HeardNumbers numbers = {};  // kept over attempts, as the token is
@@ -95,7 +96,6 @@ class Sessions {
     std::string log_stream;
     InstanceFacts facts;
     std::int64_t acknowledged = 0;
-    std::int64_t logged = 0;
     bool was_busy = false;
     bool is_old = false;  // of an attempt that is over: to be dropped
   };
@@ -109,9 +109,11 @@ class Sessions {
   void answer_polls();
   Result<Batch> begin_batch(const std::string& token_hash, std::optional<int> epoch);
   void end_batch(const std::string& token_hash, const Batch& batch);
-  Error refuse(const std::string& token_hash, Batch batch, std::int64_t logged, const Now& received,
-               Error why);
-  Result<void> store_lines(Batch& batch, const std::vector<LogEvent>& events);
+  Error refuse(const std::string& token_hash, Batch batch, const Now& received, Error why);
+  std::uint64_t log_end_of(const std::string& stream);
+  std::size_t count_repeated(const std::string& stream, std::uint64_t begin,
+                             std::span<const LogEvent> events);
+  Result<void> store_lines(Batch& batch, std::span<const LogEvent> events);
   Result<bool> store_facts(const Batch& batch, const std::vector<wire::MetricPoint>& points);
 
   Database& database_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that is full for the database while the log has room: what was reported comes again until
-// it is stored, each line stands once, and who speaks is not taken for silent.
+// A database that refuses facts while the log has room, because the disk is full or the server
+// dies in between: what was reported comes again until it is stored, each line stands once, and who
+// speaks is not taken for silent.
 #include "control/run/sessions.h"
 
 #include <gmock/gmock.h>
@@ -23,17 +24,40 @@ const InstanceCaller kCaller{.token = "token"};
 class SessionsTest : public ::testing::Test {
  protected:
   SessionsTest() {
-    Job job = new_job("demo", 1);
-    const InstanceRow row{.key = {.job = "demo", .host = "algo-1"},
+    EXPECT_TRUE(database_->write([](Connection& connection) {
+      Job job = new_job("demo", 1);
+      return insert_job(connection, job);
+    }));
+    begin_attempt(1);
+  }
+
+  void begin_attempt(int epoch) {
+    const InstanceRow row{.key = {.job = "demo", .epoch = epoch, .host = "algo-1"},
                           .token_hash = sha256_hex(kCaller.token),
                           .facts = {.host = "algo-1"}};
     EXPECT_TRUE(database_->write([&](Connection& connection) -> Result<void> {
-      YARD_TRY(insert_job(connection, job));
+      YARD_TRY(delete_instances(connection, "demo"));
       return insert_instance(connection, row);
     }));
+    open(row);
+  }
+  void open(const InstanceRow& row) {
     wire::Assignment assignment;
     assignment.log_stream = kStream;
-    sessions_.open("demo", {{.row = row, .assignment = assignment}});
+    sessions_->open("demo", {{.row = row, .assignment = assignment}});
+  }
+  // As the server is started again: it knows what is on the disk.
+  void restart(int epoch = 1) {
+    make_room();
+    sessions_ = make_sessions();
+    const auto rows = database_->read(
+        [&](Connection& connection) { return instances_of(connection, "demo", epoch); });
+    ASSERT_EQ(rows.value().size(), 1u);
+    open(rows->front());
+  }
+  std::unique_ptr<Sessions> make_sessions() {
+    return std::make_unique<Sessions>(*database_, *logs_, clock_,
+                                      [this](News news) { news_.push_back(std::move(news)); });
   }
 
   // SQLite then answers as it does when its file cannot grow.
@@ -56,7 +80,22 @@ class SessionsTest : public ::testing::Test {
     for (const std::int64_t seq : numbers) {
       body.push_back(wire::to_json(report(seq)));
     }
-    return sessions_.reports(kCaller, body);
+    return sessions_->reports(kCaller, body);
+  }
+  // Reports from `seq` on, of one line each, all of one moment.
+  Result<nlohmann::json> say(std::int64_t seq, std::initializer_list<const char*> texts) {
+    nlohmann::json body = nlohmann::json::array();
+    for (const char* text : texts) {
+      body.push_back(
+          wire::to_json(wire::Report{.seq = seq++, .lines = {{.at = kTestTime, .text = text}}}));
+    }
+    return sessions_->reports(kCaller, body);
+  }
+  // The server dies when their lines are in the log and their facts are not yet stored.
+  void die_while_storing(std::initializer_list<std::int64_t> numbers) {
+    fill_disk();
+    EXPECT_FALSE(send(numbers));
+    restart();
   }
   std::vector<std::string> lines() {
     std::vector<std::string> texts;
@@ -73,8 +112,7 @@ class SessionsTest : public ::testing::Test {
       std::move(*Database::open(folder_.path() / "db", schema_migrations()));
   std::unique_ptr<LogStore> logs_ = std::move(*LogStore::open(folder_.path() / "logs", clock_));
   std::vector<News> news_;
-  Sessions sessions_{*database_, *logs_, clock_,
-                     [this](News news) { news_.push_back(std::move(news)); }};
+  std::unique_ptr<Sessions> sessions_ = make_sessions();
 };
 
 TEST_F(SessionsTest, KeepsEachLineOnceHoweverOftenTheFactsAreRefused) {
@@ -102,6 +140,65 @@ TEST_F(SessionsTest, TellsThatItWasHeardAndWhyNothingCouldBeKept) {
   make_room();
   ASSERT_TRUE(send({1}));
   EXPECT_EQ(news_.back().facts.unstored, "");
+}
+
+TEST_F(SessionsTest, KeepsEachLineOnceOverADeathBetweenLogAndDatabase) {
+  ASSERT_TRUE(send({1}));
+  die_while_storing({2, 3});
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 3"));
+  const auto stored = send({2, 3, 4});
+  ASSERT_TRUE(stored) << stored.error().message;
+  EXPECT_EQ((*stored)["acknowledged"], 4);
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 3", "line 4"));
+}
+
+TEST_F(SessionsTest, KeepsEachLineOnceInWhateverPortionsTheyComeAgain) {
+  die_while_storing({1, 2, 3});
+  ASSERT_TRUE(send({1}));
+  die_while_storing({2});
+  ASSERT_TRUE(send({2}));
+  ASSERT_TRUE(send({3, 4}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 3", "line 4"));
+}
+
+// A loss of power may leave the first of the lines that were written.
+TEST_F(SessionsTest, AddsWhatIsMissingOfTornLines) {
+  ASSERT_TRUE(send({1}));
+  const std::vector<LogEvent> torn = {{.at = kTestTime, .text = "line 2"}};
+  ASSERT_TRUE(logs_->append(kTrainingLogGroup, kStream, torn));
+  restart();
+  ASSERT_TRUE(send({2, 3}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 3"));
+}
+
+TEST_F(SessionsTest, KeepsEveryOneOfEqualLines) {
+  ASSERT_TRUE(say(1, {"tick", "tick"}));
+  restart();
+  ASSERT_TRUE(say(3, {"tick"}));
+  ASSERT_TRUE(say(4, {"tick"}));
+  EXPECT_THAT(lines(), ElementsAre("tick", "tick", "tick", "tick"));
+}
+
+TEST_F(SessionsTest, TakesOtherLinesInTheLogForNoRepetition) {
+  ASSERT_TRUE(send({1}));
+  const std::vector<LogEvent> other = {{.at = kTestTime, .text = "line 2, or nearly"}};
+  ASSERT_TRUE(logs_->append(kTrainingLogGroup, kStream, other));
+  restart();
+  ASSERT_TRUE(send({2}));
+  ASSERT_TRUE(send({3}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2, or nearly", "line 2", "line 3"));
+}
+
+// It numbers its reports anew, in the same stream.
+TEST_F(SessionsTest, KeepsTheLinesOfAFurtherAttempt) {
+  ASSERT_TRUE(send({1, 2}));
+  begin_attempt(2);
+  ASSERT_TRUE(send({1}));
+  fill_disk();
+  EXPECT_FALSE(send({2}));
+  restart(2);
+  ASSERT_TRUE(send({2, 3}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 1", "line 2", "line 3"));
 }
 
 }  // namespace
