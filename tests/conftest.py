@@ -152,7 +152,7 @@ class Jobs:
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w:gz") as tar:
             for path, text in files.items():
-                data = text.encode()
+                data = text if isinstance(text, bytes) else text.encode()
                 member = tarfile.TarInfo(path)
                 member.size, member.mode = len(data), 0o755
                 tar.addfile(member, io.BytesIO(data))

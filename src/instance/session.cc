@@ -9,10 +9,11 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "instance/faults.h"
+#include "instance/launch/installer.h"
 #include "instance/launch/interfaces.h"
 #include "instance/launch/request.h"
 #include "instance/machine.h"
-#include "instance/run/private_mounts.h"
+#include "instance/run/writable_layer.h"
 #include "instance/transfer/artifacts.h"
 #include "instance/transfer/channels.h"
 #include "instance/transfer/code.h"
@@ -87,6 +88,7 @@ Result<void> Session::prepare() {
     return platforms_fault(std::move(places).error());
   }
   places_ = std::move(*places);
+  layer_python();
   YARD_TRY(const LaunchForm form, launch_form(in_.assignment));
   in_.reporter.phase(wire::Phase::kDownloading);
   const ProgressSinks sinks{
@@ -144,15 +146,26 @@ void Session::tell(const std::string& text) {
   in_.reporter.message(text + remark_);
 }
 
-Result<void> Session::install(const std::vector<SetupStep>& steps) {
-  if (!places_.python_environment.empty() && !places_.python_is_layered) {
-    if (Result<void> layer =
-            overlay_in_place(places_.python_environment, in_.scratch / "python-layer");
-        !layer) {
-      return platforms_fault(std::move(layer).error());
-    }
+// Without one the program still runs, unless it installs something.
+void Session::layer_python() {
+  if (places_.python_environment.empty()) {
+    return;
+  }
+  Result<void> layered = mount_layer({.directory = places_.python_environment,
+                                      .scratch = in_.scratch / "python-layer",
+                                      .without_root = in_.shared.has_value()});
+  if (layered) {
     places_.python_is_layered = true;
     in_.carried.layered = places_.python_environment;
+    return;
+  }
+  no_layer_ = std::move(layered).error().in("the Python environment is read-only");
+  in_.reporter.note("No package can be installed in this job: " + no_layer_->message);
+}
+
+Result<void> Session::install(const std::vector<SetupStep>& steps) {
+  if (no_layer_) {
+    return platforms_fault(*no_layer_);
   }
   for (const SetupStep& step : steps) {
     tell("Preparing the container: " + step.what);
@@ -164,8 +177,11 @@ Result<void> Session::install(const std::vector<SetupStep>& steps) {
     }
     if (exit.code != 0 || exit.signal != 0) {
       const ExitStatus status{.code = exit.code, .signal = exit.signal};
-      return Error{Code::kInvalidArgument, "could not " + step.what + " (" + to_string(status) +
-                                               "): " + join(exit.last_lines, "\n")};
+      const std::string advice = installer_advice(exit.last_lines);
+      return Error{Code::kInvalidArgument,
+                   "could not " + step.what + " (" + to_string(status) +
+                       "): " + (advice.empty() ? "" : advice + "; it said: ") +
+                       join(exit.last_lines, "\n")};
     }
   }
   return {};

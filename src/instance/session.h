@@ -66,6 +66,7 @@ class Session {
   Result<void> prepare();
   Result<void> restore_checkpoints(const ProgressSinks& sinks);
   Result<void> make_ready(const LaunchForm& form);
+  void layer_python();
   Result<void> install(const std::vector<SetupStep>& steps);
   void tell(const std::string& text);
   void train();
@@ -99,6 +100,7 @@ class Session {
 
   SessionParts in_;
   ContainerPlaces places_;
+  std::optional<Error> no_layer_;  // of its own over the Python environment, for this reason
   Checkpoints checkpoints_;
   LaunchPlan plan_;
   std::string remark_;  // of the preparation, in each of its messages

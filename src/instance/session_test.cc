@@ -510,6 +510,27 @@ TEST_F(SessionTest, QuotesTheInstallerWhenRequirementsFail) {
   EXPECT_THAT(error().message, HasSubstr("requirements.txt (exit code 2): no such package"));
 }
 
+TEST_F(SessionTest, SaysWhatToDoWithoutAnInstaller) {
+  source({{"train.sh", ""}, {"requirements.txt", "x\n"}});
+  ASSERT_TRUE(write_file(environment() / "pyvenv.cfg",
+                         "home = /usr/bin\ninclude-system-site-packages = false\n"));
+  run();
+  EXPECT_EQ(error().code, Code::kInvalidArgument);
+  EXPECT_THAT(error().message, HasSubstr("add one to it (python -m ensurepip)"));
+}
+
+TEST_F(SessionTest, LetsAnyProgramChangeItsPythonEnvironment) {
+  request_.erase("HyperParameters");
+  request_["AlgorithmSpecification"]["ContainerEntrypoint"] = {
+      "/bin/sh", "-c", "cd \"$0\" && rm -r lib && mkdir lib && ls -A lib && echo changed",
+      environment().string()};
+  ASSERT_TRUE(make_directories(environment() / "lib/old"));
+  run();
+  EXPECT_EQ(exit().code, 0);
+  EXPECT_THAT(server_->lines(), ElementsAre("changed"));
+  EXPECT_TRUE(std::filesystem::exists(environment() / "lib/old"));
+}
+
 TEST_F(SessionTest, SendsTheRestOfAModelAndRefusesALinkOutOfItByName) {
   source({{"train.sh", "echo weights > /opt/ml/model/w; ln -s /etc/passwd /opt/ml/model/x"}});
   run();

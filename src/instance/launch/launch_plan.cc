@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "instance/launch/contract.h"
+#include "instance/launch/installer.h"
 #include "instance/launch/mpi_link.h"
 #include "instance/launch/rank_environment.h"
 #include "instance/launch/request.h"
@@ -19,11 +20,6 @@ using nlohmann::json;
 namespace {
 
 constexpr std::uint16_t kMasterPort = 7777;
-
-std::string python_of(const wire::Assignment& assignment) {
-  return assignment.python_environment.empty() ? "python3"
-                                               : assignment.python_environment + "/bin/python";
-}
 
 std::vector<std::string> script_command(const wire::Assignment& assignment, const LaunchForm& form,
                                         const CodeFacts& facts) {
@@ -74,30 +70,6 @@ Variables torchrun_variables(const wire::Assignment& assignment, int local_rank,
 void prepend_code_to_python_path(Variables& variables) {
   const std::string theirs = variables["PYTHONPATH"];
   variables["PYTHONPATH"] = std::string(kCodeDirectory) + (theirs.empty() ? "" : ":" + theirs);
-}
-
-std::vector<SetupStep> setup_steps(const wire::Assignment& assignment, const CodeFacts& facts,
-                                   const Variables& environment) {
-  std::vector<SetupStep> steps;
-  const auto install = [&](const std::string& what, std::vector<std::string> arguments) {
-    std::vector<std::string> argv =
-        facts.has_uv ? std::vector<std::string>{assignment.python_environment + "/bin/uv", "pip",
-                                                "install", "--python", python_of(assignment)}
-                     : std::vector<std::string>{python_of(assignment), "-m", "pip", "install"};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    Process process{.argv = std::move(argv), .environment = environment};
-    process.environment["UV_LINK_MODE"] = "copy";
-    process.environment["UV_NO_PROGRESS"] = "1";
-    process.environment["PYTHONDONTWRITEBYTECODE"] = "";
-    steps.push_back({what, std::move(process)});
-  };
-  if (facts.has_requirements) {
-    install("install requirements.txt", {"-r", "requirements.txt"});
-  }
-  if (facts.has_setup_py) {
-    install("install the package of setup.py", {"."});
-  }
-  return steps;
 }
 
 void note_overruled(LaunchPlan& plan, std::vector<std::string> names) {

@@ -38,7 +38,8 @@ Result<LaunchForm> launch_form(const wire::Assignment& assignment);
 struct CodeFacts {
   bool has_requirements = false;
   bool has_setup_py = false;
-  bool has_uv = false;  // <python environment>/bin/uv
+  bool has_uv = false;   // <python environment>/bin/uv
+  bool has_pip = false;  // <python environment>/bin/pip
 };
 
 struct Process {

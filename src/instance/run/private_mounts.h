@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mounts that only the supervisor and its container see: a mount namespace of its own, the devices
-// of its network namespace as /sys shows them, and a writable layer over the Python environment.
-// All of it is gone when the supervisor is.
+// Mounts that only the supervisor and its container see: a mount namespace of its own, and the
+// devices of its network namespace as /sys shows them. All of it is gone when the supervisor is.
 #pragma once
 
 #include "base/file.h"
@@ -16,9 +15,5 @@ Result<void> enter_private_mounts();
 // Mounts sysfs at `directory`, which is made: it shows the network interfaces of our namespace,
 // where the machine's own /sys shows the machine's.
 Result<void> mount_sysfs(const Path& directory);
-
-// Mounts a writable layer over `directory` in place. What is written goes to `scratch`, or to
-// memory where the file system of `scratch` cannot hold a layer.
-Result<void> overlay_in_place(const Path& directory, const Path& scratch);
 
 }  // namespace trainyard::instance

@@ -107,10 +107,12 @@ Result<CodeFacts> fetch_code(const wire::Assignment& assignment, const LaunchFor
     return clients_fault(std::move(found).error());
   }
   std::error_code failed;
-  const Path uv = Path(assignment.python_environment) / "bin/uv";
+  const Path programs = Path(assignment.python_environment) / "bin";
+  const bool has_environment = !assignment.python_environment.empty();
   return CodeFacts{.has_requirements = fs::is_regular_file(code / "requirements.txt", failed),
                    .has_setup_py = fs::is_regular_file(code / "setup.py", failed),
-                   .has_uv = !assignment.python_environment.empty() && fs::exists(uv, failed)};
+                   .has_uv = has_environment && fs::exists(programs / "uv", failed),
+                   .has_pip = has_environment && fs::exists(programs / "pip", failed)};
 }
 
 }  // namespace trainyard::instance
