@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns src/api/model/aws_model.json into the constant tables that api/model.h declares.
+"""Turns the models in src/api/model into the constant tables that api/model.h declares.
 
-    tools/embed_model.py aws_model.json model_tables.cc
+    tools/embed_model.py aws_model.json own_model.json model_tables.cc
 
 Run by the build. Shapes of all services share one array and refer to each other by index.
 """
@@ -69,14 +69,14 @@ def operation_row(tables, service, name, operation, index):
     return "{" + ", ".join([text(service), text(name)] + refs + [errors]) + "}"
 
 
-def render(model):
+def render(contents):
     tables = Tables()
     index = {}
-    for service, content in model["services"].items():
+    for service, content in contents.items():
         for name in content["shapes"]:
             index[service, name] = len(index)
     operations, services = [], []
-    for service, content in model["services"].items():
+    for service, content in contents.items():
         own = {name: index[service, name] for name in content["shapes"]}
         for name, shape in content["shapes"].items():
             tables.add_shape(service, name, shape, own)
@@ -103,11 +103,14 @@ def render(model):
     ])
 
 
-def main(source, target):
-    with open(source, encoding="ascii") as file:
-        model = json.load(file)
+def main(*paths):
+    *sources, target = paths
+    contents = {}
+    for source in sources:
+        with open(source, encoding="ascii") as file:
+            contents |= json.load(file)["services"]
     with open(target, "w", encoding="ascii") as file:
-        file.write(render(model))
+        file.write(render(contents))
 
 
 if __name__ == "__main__":

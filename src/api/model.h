@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // AWS's service model as constant tables: for each operation that is served, its input and output
 // shapes with every constraint that AWS publishes. validate.h walks them; nothing else needs to
-// know a member's limits. The data is src/api/model/aws_model.json (made by tools/gen_api.py),
-// compiled in by tools/embed_model.py. The model lacks rules between members and defaults: see
-// rules.h.
+// know a member's limits. The data is src/api/model/aws_model.json (made by tools/gen_api.py) and,
+// for the operations that AWS has not, own_model.json; tools/embed_model.py compiles both in. The
+// models lack rules between members and defaults: see rules.h.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct Shape {
 };
 
 struct Operation {
-  std::string_view service;  // "sagemaker", "logs", "sts"
+  std::string_view service;  // "sagemaker", "logs", "sts", "trainyard"
   std::string_view name;
   ShapeIndex input;                          // kNoShape: takes nothing
   ShapeIndex output;                         // kNoShape: answers nothing

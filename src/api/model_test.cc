@@ -33,6 +33,12 @@ TEST(Model, KnowsEveryServedOperation) {
     EXPECT_NE(find_operation("cloudwatch", name), nullptr) << name;
   }
   EXPECT_NE(find_operation("sts", "GetCallerIdentity"), nullptr);
+  EXPECT_NE(find_operation("trainyard", "SignalTrainingJob"), nullptr);
+}
+
+TEST(Model, KeepsItsOwnOperationsOutOfTheServicesOfAws) {
+  EXPECT_EQ(find_operation("sagemaker", "SignalTrainingJob"), nullptr);
+  EXPECT_NE(find_operation_by_target("Trainyard.SignalTrainingJob"), nullptr);
 }
 
 TEST(Model, FindsOperationsByTarget) {

@@ -65,6 +65,31 @@ void add_job_argument(CLI::App& verb, Options& options) {
   verb.add_option("NAME", options.job, "Name of the training job")->required();
 }
 
+// Makes USR1 or USR2 of what was given, with or without SIG, in any case; or says what is wrong.
+std::string read_signal(std::string& given) {
+  std::string name = lower(given);
+  name = name.starts_with("sig") ? name.substr(3) : name;
+  if (name != "usr1" && name != "usr2") {
+    return "'" + printable(given, false) +
+           "' is neither USR1 nor USR2; to end a job: trainyard stop NAME";
+  }
+  given = name == "usr1" ? "USR1" : "USR2";
+  return {};
+}
+
+void add_signal(CLI::App& app, Options& options) {
+  CLI::App* verb = add_verb(app, options, Verb::kSignal, "signal");
+  add_job_argument(*verb, options);
+  verb->add_option("SIGNAL", options.signal, "USR1 or USR2")
+      ->required()
+      ->transform(CLI::Validator(read_signal, ""));
+  verb->footer(
+      "Each process of the job, on every instance, gets it once if it has a handler for it, or "
+      "blocks it\nto wait for it; the others, whom it would kill, are spared. Ranks that use "
+      "Trainyard's collectives\nanswer USR2 with their flight record.\n"
+      "Example:\n  trainyard signal demo-1 USR2");
+}
+
 void add_verbs(CLI::App& app, Options& options) {
   add_submit(app, options);
   add_list(app, options);
@@ -79,6 +104,7 @@ void add_verbs(CLI::App& app, Options& options) {
   CLI::App* stop = add_verb(app, options, Verb::kStop, "stop");
   add_job_argument(*stop, options);
   stop->add_flag("--wait,-w", options.wait, "Wait until it has stopped");
+  add_signal(app, options);
   CLI::App* remove = add_verb(app, options, Verb::kDelete, "delete");
   add_job_argument(*remove, options);
   remove->footer(

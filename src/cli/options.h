@@ -9,17 +9,18 @@
 
 namespace trainyard::cli {
 
-enum class Verb { kSubmit, kList, kDescribe, kLogs, kWhy, kStop, kDelete };
+enum class Verb { kSubmit, kList, kDescribe, kLogs, kWhy, kStop, kSignal, kDelete };
 
 struct Options {
   Verb verb = Verb::kList;
   std::string endpoint = {};  // empty: from the environment
   bool json = false;          // for scripts: one JSON document, or one a line for logs
 
-  std::string job = {};                           // name, of describe, logs, why, stop, delete
+  std::string job = {};                           // name, of all verbs on one job
   std::string file = {};                          // of submit; "-" is standard input
   std::string name = {};                          // submit --name; list --name-contains
   std::vector<std::string> hyperparameters = {};  // "key=value", in order
+  std::string signal = {};                        // signal: "USR1" or "USR2"
   bool wait = false;                              // submit, stop
   bool follow = false;                            // logs
   std::string status = {};                        // list

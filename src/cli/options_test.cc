@@ -60,10 +60,25 @@ TEST(Options, ReadTheOtherVerbs) {
   EXPECT_EQ(parse({"delete", "demo-1"}).options().verb, Verb::kDelete);
 }
 
+TEST(Options, ReadASignalByAnyOfItsNamesAndRefuseEveryOther) {
+  for (const char* name : {"USR2", "SIGUSR2", "usr2", "SigUsr2"}) {
+    EXPECT_EQ(parse({"signal", "demo-1", name}).options().signal, "USR2") << name;
+  }
+  for (const char* name : {"TERM", "KILL", "SIG", "USR3", "12", ""}) {
+    const Parsed refused = parse({"signal", "demo-1", name});
+    EXPECT_EQ(refused.code(), 2) << name;
+    EXPECT_THAT(refused.err, HasSubstr("'" + std::string(name) +
+                                       "' is neither USR1 nor USR2; to end a job: "
+                                       "trainyard stop NAME"));
+  }
+  EXPECT_EQ(parse({"signal", "demo-1"}).code(), 2);
+}
+
 TEST(Options, PrintHelpForTheProgramAndEachVerb) {
   EXPECT_EQ(parse({"--help"}).code(), 0);
   EXPECT_THAT(parse({"--help"}).out, HasSubstr("submit"));
-  for (const char* verb : {"submit", "list", "describe", "logs", "why", "stop", "delete"}) {
+  for (const char* verb :
+       {"submit", "list", "describe", "logs", "why", "stop", "signal", "delete"}) {
     const Parsed parsed = parse({verb, "--help"});
     EXPECT_EQ(parsed.code(), 0) << verb;
     EXPECT_THAT(parsed.out, HasSubstr("--json")) << verb;

@@ -22,6 +22,7 @@ constexpr ProgramVerb kVerbs[] = {
     {"logs", "[-f] NAME", "Show what a job's instances have printed"},
     {"why", "NAME", "Explain why a job failed, waits or was restarted, in five lines"},
     {"stop", "NAME", "Stop a training job; what it saved is kept"},
+    {"signal", "NAME USR1|USR2", "Send a signal to every process of a job that expects it"},
     {"delete", "NAME", "Forget a training job that has ended; its log and its results stay"},
     {"instance", "", "One instance of a job; the server starts it, nobody else"},
     {"help", "[VERB]", "Explain one verb, or name them all"},

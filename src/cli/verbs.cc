@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/job_file.h"
 #include "cli/job_logs.h"
 #include "cli/members.h"
@@ -149,7 +150,7 @@ Result<int> list(const Options& options, const Session& session) {
   return kDone;
 }
 
-// --- describe, logs, why, stop, delete ---
+// --- describe, logs, why, stop, signal, delete ---
 
 Result<int> describe_job(const Options& options, const Session& session) {
   YARD_TRY(const Json job, describe(session, options.job));
@@ -230,6 +231,24 @@ Result<int> stop(const Options& options, const Session& session) {
   return kDone;
 }
 
+Result<int> send_signal(const Options& options, const Session& session) {
+  YARD_TRY(describe(session, options.job));
+  YARD_TRY(const Json answer,
+           session.api.call("trainyard", "SignalTrainingJob",
+                            {{"TrainingJobName", options.job}, {"Signal", options.signal}}));
+  if (options.json) {
+    print_json(answer, session.terminal);
+    return kDone;
+  }
+  std::vector<std::string> hosts;
+  for (const Json& host : list_of(answer, "Hosts")) {
+    hosts.push_back(host.is_string() ? host.get<std::string>() : std::string());
+  }
+  session.terminal.out << options.signal << " is on its way to the processes of " << options.job
+                       << " on " << join(hosts, ", ") << '\n';
+  return kDone;
+}
+
 Result<int> remove(const Options& options, const Session& session) {
   YARD_TRY(const Json job, describe(session, options.job));
   if (!has_ended(job)) {
@@ -262,6 +281,8 @@ Result<int> run_verb(const Options& options, const Session& session) {
       return why(options, session);
     case Verb::kStop:
       return stop(options, session);
+    case Verb::kSignal:
+      return send_signal(options, session);
     case Verb::kDelete:
       return remove(options, session);
   }

@@ -130,7 +130,8 @@ TEST(Describe, PrintsJsonForScripts) {
 }
 
 TEST(EveryVerbOnAJob, SaysThatThereIsNone) {
-  for (const Verb verb : {Verb::kDescribe, Verb::kLogs, Verb::kWhy, Verb::kStop, Verb::kDelete}) {
+  for (const Verb verb :
+       {Verb::kDescribe, Verb::kLogs, Verb::kWhy, Verb::kStop, Verb::kSignal, Verb::kDelete}) {
     Stage stage(one_job);
     const auto code = run(stage, {.verb = verb, .job = "ghost"});
     ASSERT_FALSE(code.has_value());
@@ -228,6 +229,37 @@ TEST(Stop, PromisesTimeToSaveOnlyWhereAProgramRuns) {
   Stage queued(job_in("Pending"));
   EXPECT_EQ(*run(queued, {.verb = Verb::kStop, .job = "demo"}), 0);
   EXPECT_EQ(queued.out.str(), "Stopping demo; its program is not running\n");
+}
+
+FakeApi::Answer signalled_on(const std::vector<std::string>& hosts) {
+  return [hosts](const std::string& operation, const Json& input) -> Result<http::Response> {
+    return operation == "SignalTrainingJob" ? answer({{"Hosts", hosts}})
+                                            : job_in("Training")(operation, input);
+  };
+}
+
+TEST(Signal, NamesTheHostsThatAreTold) {
+  Stage stage(signalled_on({"algo-1", "algo-2"}));
+  EXPECT_EQ(*run(stage, {.verb = Verb::kSignal, .job = "demo", .signal = "USR2"}), 0);
+  EXPECT_EQ(stage.fake.last("SignalTrainingJob"),
+            Json({{"TrainingJobName", "demo"}, {"Signal", "USR2"}}));
+  EXPECT_EQ(stage.out.str(), "USR2 is on its way to the processes of demo on algo-1, algo-2\n");
+  Stage scripted(signalled_on({"algo-1"}));
+  EXPECT_EQ(*run(scripted, {.verb = Verb::kSignal, .json = true, .job = "demo", .signal = "USR1"}),
+            0);
+  EXPECT_EQ(Json::parse(scripted.out.str()), Json({{"Hosts", {"algo-1"}}}));
+}
+
+TEST(Signal, ShowsWhyTheServerRefusesIt) {
+  Stage stage([](const std::string& operation, const Json& input) -> Result<http::Response> {
+    return operation == "SignalTrainingJob"
+               ? refuse("ConflictException", "its program is not running")
+               : one_job(operation, input);
+  });
+  const auto code = run(stage, {.verb = Verb::kSignal, .job = "demo", .signal = "USR1"});
+  ASSERT_FALSE(code.has_value());
+  EXPECT_EQ(code.error().message,
+            "SignalTrainingJob: ConflictException: its program is not running");
 }
 
 TEST(Delete, ForgetsAJobThatHasEnded) {

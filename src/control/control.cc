@@ -68,7 +68,7 @@ class ControlImpl final : public Control {
                     const Caller& caller) override {
     YARD_TRY(api::validate(service, operation, input));
     warn_of_unknown_members(service, operation, input);
-    if (service == "sagemaker") {
+    if (service == "sagemaker" || service == "trainyard") {
       return training_jobs_.call(operation, input);
     }
     if (service == "logs") {

@@ -66,8 +66,9 @@ class Control {
   static Result<std::unique_ptr<Control>> open(ControlOptions options, Outside outside);
   virtual ~Control() = default;  // stops the reconciler; running jobs go on
 
-  // One AWS operation. `service` is "sagemaker", "logs", "sts" or "iam"; `input` its JSON. Input
-  // is validated here (api::validate). Thread-safe. Errors: see api/errors.h for what clients see.
+  // One operation. `service` is AWS's "sagemaker", "logs", "sts" or "iam", or "trainyard" for what
+  // AWS does not have; `input` its JSON. Input is validated here (api::validate). Thread-safe.
+  // Errors: see api/errors.h for what clients see.
   virtual Result<nlohmann::json> call(std::string_view service, std::string_view operation,
                                       const nlohmann::json& input, const Caller& caller) = 0;
 

@@ -148,6 +148,51 @@ TEST(ControlLife, StopsARunningJob) {
             Code::kConflict);
 }
 
+class ControlSignal : public ::testing::Test {
+ protected:
+  Result<nlohmann::json> signal(const std::string& job, const std::string& name) {
+    return harness_.control().call("trainyard", "SignalTrainingJob",
+                                   {{"TrainingJobName", job}, {"Signal", name}}, {});
+  }
+  Harness harness_;
+};
+
+TEST_F(ControlSignal, TellsEveryInstanceOnceAlsoAfterARestart) {
+  ASSERT_TRUE(harness_.create("demo", 2));
+  Speaker first(harness_, "demo", "algo-1");
+  Speaker second(harness_, "demo", "algo-2");
+  train({&first, &second});
+  const auto told = signal("demo", "USR2");
+  ASSERT_TRUE(told) << told.error().message;
+  EXPECT_EQ(*told, (nlohmann::json{{"Hosts", {"algo-1", "algo-2"}}}));
+  EXPECT_EQ(first.next_command()["signal"], "USR2");
+  harness_.close();
+  harness_.open();
+  EXPECT_EQ(second.next_command()["signal"], "USR2");
+  ASSERT_TRUE(signal("demo", "USR1"));
+  for (Speaker* speaker : {&first, &second}) {
+    EXPECT_EQ(speaker->next_command()["signal"], "USR1");
+  }
+}
+
+TEST_F(ControlSignal, IsRefusedForAJobThatIsNotThereOrDoesNotRunAndForEveryOtherSignal) {
+  EXPECT_EQ(signal("ghost", "USR1").error().message, "There is no training job 'ghost'.");
+  ASSERT_TRUE(harness_.create("demo"));
+  Speaker only(harness_, "demo", "algo-1");
+  EXPECT_EQ(signal("demo", "USR1").error().code, Code::kConflict);
+  train({&only});
+  const auto kill = signal("demo", "KILL");
+  EXPECT_EQ(kill.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(kill.error().message, HasSubstr("enum value set: [USR1, USR2]"));
+  ASSERT_TRUE(harness_.call("StopTrainingJob", {{"TrainingJobName", "demo"}}));
+  EXPECT_EQ(only.next_command()["kind"], "stop") << "nothing else was sent";
+  ASSERT_TRUE(only.end(stopped_exit()));
+  ASSERT_TRUE(only.say(Phase::kFinished));
+  ASSERT_TRUE(harness_.reaches("demo", "Stopped"));
+  EXPECT_EQ(signal("demo", "USR1").error().message,
+            "USR1 cannot be sent to the training job 'demo': it is Stopped.");
+}
+
 TEST(ControlLife, EndsAJobWhoseSupervisorsKeepDying) {
   Harness harness;
   ASSERT_TRUE(harness.create("demo"));

@@ -2,7 +2,6 @@
 #include "instance/session.h"
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <utility>
 
@@ -23,7 +22,6 @@
 namespace trainyard::instance {
 namespace {
 
-constexpr Duration kEventInterval{1000};
 constexpr Duration kFlushTurn{50};
 // A finished instance waits for a server that is away; its engine ends it if nobody comes.
 constexpr Duration kLastWord{3'600'000};
@@ -400,89 +398,6 @@ void Session::take_lines(std::vector<wire::LogLine> lines) {
     metrics_->offer(lines);
   }
   in_.reporter.lines(std::move(lines));
-}
-
-void Session::wait_for_event() {
-  if (std::optional<Event> event = in_.inbox.next(kEventInterval)) {
-    take(std::move(*event));
-  }
-}
-
-void Session::take(Event event) {
-  if (auto* command = std::get_if<wire::Command>(&event)) {
-    take(*command);
-  } else if (auto* end = std::get_if<ProcessEnd>(&event)) {
-    take(std::move(*end));
-  } else if (std::holds_alternative<ContainerClosed>(event)) {
-    closed_ = true;
-  } else if (const auto* forwarded = std::get_if<Forwarded>(&event)) {
-    if (container_) {
-      container_->signal(forwarded->signal);
-    }
-  } else if (std::holds_alternative<Terminated>(event)) {
-    // Asked a second time, there is no more patience.
-    ask_to_stop(terminated_ ? Duration(0) : in_.assignment.stop_grace);
-    terminated_ = true;
-  } else {
-    log_warning("this attempt is over: the server no longer knows it");
-    ask_to_stop(Duration(0));
-    denied_ = true;
-  }
-}
-
-void Session::take(const wire::Command& command) {
-  switch (command.kind) {
-    case wire::Command::Kind::kGo:
-      go_ = true;
-      return;
-    case wire::Command::Kind::kStop:
-      return ask_to_stop(in_.assignment.stop_grace);
-    case wire::Command::Kind::kAbort:
-      return ask_to_stop(kVictimGrace);
-    case wire::Command::Kind::kUpload:
-      upload_ = command;
-      return;
-    case wire::Command::Kind::kRelease:
-      released_ = true;
-      return ask_to_stop(Duration(0));
-    case wire::Command::Kind::kRestart:
-      restart_ = true;
-      return ask_to_stop(Duration(0));
-  }
-}
-
-void Session::take(ProcessEnd end) {
-  if (was_killed(end)) {
-    checkpoints_.killed(
-        {.at = end.at, .is_by_stop = stopping_ && end.victim && end.signal != SIGKILL});
-  }
-  if (end.code != 0 || end.signal != 0) {
-    expect_kill(kVictimGrace);
-  }
-  outcome_.ends.push_back(std::move(end));
-}
-
-void Session::expect_kill(Duration grace) {
-  const SteadyTime then = in_.clock.steady_now() + grace;
-  kill_at_ = std::min(kill_at_.value_or(then), then);
-}
-
-// What the container's init has ended by force is told by nobody but the clock, and its own end by
-// nobody at all.
-void Session::tell_kill(std::size_t processes) {
-  const bool is_forced = kill_at_ && in_.clock.steady_now() >= *kill_at_;
-  if (is_forced || outcome_.out_of_memory || outcome_.ends.size() < processes) {
-    checkpoints_.killed({.at = outcome_.closed_at});
-  }
-}
-
-void Session::ask_to_stop(Duration grace) {
-  stopping_ = true;
-  if (container_) {
-    checkpoints_.stopping();
-    expect_kill(grace);
-    container_->stop(grace);
-  }
 }
 
 }  // namespace trainyard::instance

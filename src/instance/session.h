@@ -92,6 +92,7 @@ class Session {
   void take(Event event);
   void take(const wire::Command& command);
   void take(ProcessEnd end);
+  void pass_on(int signal);  // to what runs
   void ask_to_stop(Duration grace);
   void expect_kill(Duration grace);
   void tell_kill(std::size_t processes);

@@ -111,7 +111,8 @@ bool scope_fits(const Route& route, std::string_view scope_service) {
     case RouteKind::kJson:
       // What is signed for a service that we do not have is its own matter: it is refused anyway.
       return scope_service == signing_name(route.service) ||
-             (route.service != "sagemaker" && route.service != "logs" && route.service != kMetrics);
+             (route.service != "sagemaker" && route.service != "logs" &&
+              route.service != kMetrics && route.service != "trainyard");
     case RouteKind::kQuery:
       return scope_service != "s3" && scope_service != "sagemaker" && scope_service != "logs";
     case RouteKind::kRest:

@@ -39,6 +39,9 @@ constexpr std::array<std::pair<Command::Kind, std::string_view>, 6> kKinds = {
      {Command::Kind::kRelease, "release"},
      {Command::Kind::kRestart, "restart"}}};
 
+constexpr std::array<std::pair<UserSignal, std::string_view>, 2> kSignals = {
+    {{UserSignal::kUsr1, "USR1"}, {UserSignal::kUsr2, "USR2"}}};
+
 template <typename Table, typename T>
 std::string_view name_in(const Table& table, T value) {
   for (const auto& [known, name] : table) {
@@ -162,6 +165,10 @@ static bool from_name(std::string_view name, Command::Kind& out) {
   return value_in(kKinds, name, out);
 }
 
+static bool from_name(std::string_view name, UserSignal& out) {
+  return value_in(kSignals, name, out);
+}
+
 static void read_members(Fields& in, Host& out) {
   in.read("name", out.name);
   in.read("address", out.address);
@@ -207,6 +214,15 @@ static void read_members(Fields& in, Exit& out) {
   in.read_if("leaving", out.is_leaving);
   in.read_if("model_files", out.model_files);
   in.read_if("output_files", out.output_files);
+}
+
+std::string_view name_of(UserSignal signal) {
+  return name_in(kSignals, signal);
+}
+
+std::optional<UserSignal> user_signal(std::string_view name) {
+  UserSignal signal = UserSignal::kUsr1;
+  return from_name(name, signal) ? std::optional(signal) : std::nullopt;
 }
 
 std::string_view name_of(Phase phase) {
@@ -323,8 +339,16 @@ Result<Report> report_from_json(const json& value) {
   return in.finish(std::move(out));
 }
 
+// A signal travels as a "go" with one member more. Instances that were started by a server which
+// knew no signals still run after an upgrade: another go changes nothing there, while a kind that
+// they do not know would keep all later commands from them.
 json to_json(const Command& value) {
-  json out = {{"seq", value.seq}, {"kind", std::string(name_in(kKinds, value.kind))}};
+  const bool is_signal = value.kind == Command::Kind::kSignal;
+  const Command::Kind kind = is_signal ? Command::Kind::kGo : value.kind;
+  json out = {{"seq", value.seq}, {"kind", std::string(name_in(kKinds, kind))}};
+  if (is_signal && value.signal) {
+    out["signal"] = std::string(name_of(*value.signal));
+  }
   if (value.model) {
     out["model"] = json_of(*value.model);
   }
@@ -341,6 +365,10 @@ Result<Command> command_from_json(const json& value) {
   in.read("kind", out.kind);
   in.read_if("model", out.model);
   in.read_if("output", out.output);
+  in.read_if("signal", out.signal);
+  if (out.signal) {
+    out.kind = Command::Kind::kSignal;
+  }
   return in.finish(std::move(out));
 }
 

@@ -155,16 +155,23 @@ struct ArtifactUpload {
   std::string note = {};  // for the job's log
 };
 
+// What a user may send to the programs of a job.
+enum class UserSignal { kUsr1, kUsr2 };
+std::string_view name_of(UserSignal signal);  // "USR1"
+std::optional<UserSignal> user_signal(std::string_view name);
+
 struct Command {
-  enum class Kind { kGo, kStop, kAbort, kUpload, kRelease, kRestart };
+  enum class Kind { kGo, kStop, kAbort, kUpload, kRelease, kRestart, kSignal };
   std::int64_t seq = 0;  // 1, 2, ... per instance and epoch
   Kind kind = Kind::kGo;
   // kGo: the barrier is open. kStop: SIGTERM to every process, stop_grace, SIGKILL. kAbort: the
   // same with a short grace (5 s), because a peer has failed. kUpload: send `model` and `output`
   // where set, then finish. kRelease: finish without uploading. kRestart: a new attempt has
-  // begun: end what runs, fetch the assignment anew.
+  // begun: end what runs, fetch the assignment anew. kSignal: pass `signal` on to every process
+  // that expects it.
   std::optional<ArtifactUpload> model = {};
   std::optional<ArtifactUpload> output = {};
+  std::optional<UserSignal> signal = {};
 };
 
 nlohmann::json to_json(const Assignment& value);

@@ -209,6 +209,18 @@ TEST(Credentials, KeepEveryMember) {
   EXPECT_EQ(got->expires, sent.expires);
 }
 
+TEST(Command, BringsASignalAsAGoThatSaysMore) {
+  const json sent =
+      to_json(Command{.seq = 2, .kind = Command::Kind::kSignal, .signal = UserSignal::kUsr2});
+  EXPECT_EQ(sent, (json{{"seq", 2}, {"kind", "go"}, {"signal", "USR2"}}));
+  const Result<Command> got = command_from_json(sent);
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(got->kind, Command::Kind::kSignal);
+  EXPECT_EQ(got->signal, UserSignal::kUsr2);
+  EXPECT_THAT(command_from_json({{"seq", 2}, {"kind", "go"}, {"signal", "KILL"}}).error().message,
+              HasSubstr("command.signal must be one of the known names"));
+}
+
 TEST(Messages, IgnoreMembersThatTheyDoNotKnow) {
   json sent = to_json(sample_report());
   sent["mood"] = "good";

@@ -392,6 +392,14 @@ for operation in ("StopTrainingJob", "DescribeTrainingJob", "DeleteTrainingJob",
         return body if status == 200 else None
 
 
+@attempt("a signal for the other job with the role's keys")
+def _():
+    asked = json.dumps({"TrainingJobName": GIVEN["victim"], "Signal": "USR1"}).encode()
+    status, body = signed("trainyard", "Trainyard.SignalTrainingJob", asked)
+    assert status == 200 or b"AccessDenied" in body, body
+    return body if status == 200 else None
+
+
 @attempt("the logs of the other job with the role's keys")
 def _():
     status, body = signed("logs", "Logs_20140328.FilterLogEvents", b'{"logGroupName": "/aws/sagemaker/TrainingJobs"}')

@@ -26,6 +26,8 @@ std::string_view name_of(wire::Command::Kind kind) {
       return "release";
     case wire::Command::Kind::kRestart:
       return "restart";
+    case wire::Command::Kind::kSignal:
+      return "signal";
   }
   return "unknown";
 }

@@ -72,6 +72,7 @@ struct Send {
   std::string host;
   wire::Command::Kind kind;
   InstanceUpload upload = {};  // of kUpload
+  std::optional<wire::UserSignal> signal = {};
 };
 
 using Action =

@@ -51,6 +51,7 @@ Result<json> TrainingJobs::call(std::string_view operation, const json& input) {
       {"ListTrainingJobs", &TrainingJobs::list},
       {"Search", &TrainingJobs::search},
       {"StopTrainingJob", &TrainingJobs::stop},
+      {"SignalTrainingJob", &TrainingJobs::signal},
       {"UpdateTrainingJob", &TrainingJobs::update},
       {"DeleteTrainingJob", &TrainingJobs::remove},
       {"AddTags", &TrainingJobs::add_tags},
@@ -232,6 +233,21 @@ Result<json> TrainingJobs::stop(const json& input) {
   return Error{.code = Code::kConflict,
                .message = fmt::format("The training job '{}' cannot be stopped: it is {} already.",
                                       name, status_name(ended.secondary))};
+}
+
+Result<json> TrainingJobs::signal(const json& input) {
+  const std::string name = text_in(input, {"TrainingJobName"});
+  const std::string signal = text_in(input, {"Signal"});
+  YARD_TRY(const Job job, require(name));
+  auto told = reconciler_.signal_job(name, *wire::user_signal(signal));
+  if (told || told.error().code != Code::kNotFound) {
+    YARD_TRY(const std::vector<std::string> hosts, std::move(told));
+    return json{{"Hosts", hosts}};
+  }
+  YARD_TRY(const Job ended, require(name));
+  return Error{.code = Code::kConflict,
+               .message = fmt::format("{} cannot be sent to the training job '{}': it is {}.",
+                                      signal, name, status_name(ended.secondary))};
 }
 
 Result<json> TrainingJobs::update(const json& input) {

@@ -29,6 +29,7 @@ class TrainingJobs {
   Result<nlohmann::json> list(const nlohmann::json& input);
   Result<nlohmann::json> search(const nlohmann::json& input);
   Result<nlohmann::json> stop(const nlohmann::json& input);
+  Result<nlohmann::json> signal(const nlohmann::json& input);
   Result<nlohmann::json> update(const nlohmann::json& input);
   Result<nlohmann::json> remove(const nlohmann::json& input);
   Result<nlohmann::json> add_tags(const nlohmann::json& input);

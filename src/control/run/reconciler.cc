@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "control/decide/signal.h"
 #include "control/run/clock_jump.h"
 #include "control/run/pause.h"
 #include "control/tables/identity_table.h"
@@ -15,10 +16,26 @@ namespace trainyard::control {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{500};
-constexpr std::chrono::seconds kStopAnswer{10};
+constexpr std::chrono::seconds kAnswer{10};
 constexpr std::size_t kEventsAtOnce = 64;  // stored together when they come together
 // decide() comes to rest after a few steps; more is a loop.
 constexpr int kStepsAtOnce = 64;
+
+// Asks the reconciler's thread, and waits for what it answers.
+template <typename T>
+Result<T> ask(EventQueue& events, Event event, std::promise<Result<T>>& answer) {
+  auto future = answer.get_future();
+  const bool taken = events.push(std::move(event));
+  if (!taken || future.wait_for(kAnswer) != std::future_status::ready) {
+    return Error{.code = Code::kUnavailable,
+                 .message = "the server is busy or stopping: try again"};
+  }
+  return future.get();
+}
+
+Error no_unfinished_job() {
+  return {.code = Code::kNotFound, .message = "no unfinished job has this name"};
+}
 
 }  // namespace
 
@@ -44,13 +61,13 @@ Now Reconciler::now() const {
 
 Result<void> Reconciler::stop_job(const std::string& name) {
   auto answer = std::make_shared<std::promise<Result<void>>>();
-  auto future = answer->get_future();
-  const bool taken = events_->push(StopAsked{.name = name, .answer = answer});
-  if (!taken || future.wait_for(kStopAnswer) != std::future_status::ready) {
-    return Error{.code = Code::kUnavailable,
-                 .message = "the server is busy or stopping: try again"};
-  }
-  return future.get();
+  return ask(*events_, StopAsked{.name = name, .answer = answer}, *answer);
+}
+
+Result<std::vector<std::string>> Reconciler::signal_job(const std::string& name,
+                                                        wire::UserSignal signal) {
+  auto answer = std::make_shared<std::promise<Result<std::vector<std::string>>>>();
+  return ask(*events_, SignalAsked{.name = name, .signal = signal, .answer = answer}, *answer);
 }
 
 void Reconciler::run(const std::stop_token& stop) {
@@ -148,8 +165,7 @@ void Reconciler::on(const JobCreated& event) {
 void Reconciler::on(const StopAsked& event) {
   Active* active = load(event.name);
   if (active == nullptr) {
-    event.answer->set_value(
-        Error{.code = Code::kNotFound, .message = "no unfinished job has this name"});
+    event.answer->set_value(no_unfinished_job());
     return;
   }
   if (!active->job.stop_requested) {
@@ -158,7 +174,27 @@ void Reconciler::on(const StopAsked& event) {
     dirty_.insert(event.name);
   }
   touched_.insert(event.name);
-  waiting_.push_back({.answer = event.answer, .result = {}});
+  answers_.emplace_back([answer = event.answer] { answer->set_value(Result<void>()); });
+}
+
+void Reconciler::on(const SignalAsked& event) {
+  Active* active = find(event.name);
+  if (active == nullptr) {
+    event.answer->set_value(no_unfinished_job());
+    return;
+  }
+  const auto sends = plan_signal(active->job, active->facts, event.signal, now());
+  if (!sends) {
+    event.answer->set_value(sends.error());
+    return;
+  }
+  std::vector<std::string> hosts;
+  for (const Send& send : *sends) {
+    collect(*active, send);
+    hosts.push_back(send.host);
+  }
+  answers_.emplace_back(
+      [answer = event.answer, hosts = std::move(hosts)] { answer->set_value(hosts); });
 }
 
 void Reconciler::on(const News& event) {
@@ -308,13 +344,14 @@ void Reconciler::add_command(Active& active, const Send& send, Effect& effect) {
   commands.push_back({.seq = static_cast<std::int64_t>(commands.size()) + 1,
                       .kind = send.kind,
                       .model = send.upload.model,
-                      .output = send.upload.output});
+                      .output = send.upload.output,
+                      .signal = send.signal});
   effect.to = {.job = active.job.name, .epoch = active.job.epoch, .host = send.host};
   effect.commands = commands;
 }
 
 void Reconciler::flush() {
-  if (dirty_.empty() && effects_.empty() && waiting_.empty()) {
+  if (dirty_.empty() && effects_.empty() && answers_.empty()) {
     return;
   }
   const auto stored =
@@ -327,8 +364,8 @@ void Reconciler::flush() {
     return;
   }
   store_failed_ = false;
-  for (const Waiting& waiting : std::exchange(waiting_, {})) {
-    waiting.answer->set_value(waiting.result);
+  for (const std::function<void()>& answer : std::exchange(answers_, {})) {
+    answer();
   }
   for (Effect& effect : std::exchange(effects_, {})) {
     perform(effect);

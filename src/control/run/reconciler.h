@@ -7,6 +7,7 @@
 // simulation drives it without the thread, turn by turn.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -48,6 +49,12 @@ struct StopAsked {
   // Shared with the caller, who may have stopped waiting.
   std::shared_ptr<std::promise<Result<void>>> answer;
 };
+struct SignalAsked {
+  std::string name;
+  wire::UserSignal signal;
+  // As above: the hosts that are told.
+  std::shared_ptr<std::promise<Result<std::vector<std::string>>>> answer;
+};
 struct SupervisorEnded {
   RunningInstance instance;
 };
@@ -60,7 +67,8 @@ struct CallDone {
   GangNetwork network = {};  // of kPreparing
 };
 struct Tick {};
-using Event = std::variant<JobCreated, StopAsked, News, SupervisorEnded, CallDone, Tick>;
+using Event =
+    std::variant<JobCreated, StopAsked, SignalAsked, News, SupervisorEnded, CallDone, Tick>;
 using EventQueue = BoundedQueue<Event>;
 
 class Reconciler {
@@ -78,6 +86,9 @@ class Reconciler {
 
   // Thread-safe. Waits until the stop is stored: kNotFound for a job that is not unfinished.
   Result<void> stop_job(const std::string& name);
+  // Thread-safe. The hosts that are told, once that is stored: kNotFound as above, kConflict when
+  // its program does not run.
+  Result<std::vector<std::string>> signal_job(const std::string& name, wire::UserSignal signal);
 
  private:
   struct Active {
@@ -96,17 +107,13 @@ class Reconciler {
     InstanceKey to = {};                        // of Send
     std::vector<wire::Command> commands = {};   // of Send: all so far
   };
-  struct Waiting {
-    std::shared_ptr<std::promise<Result<void>>> answer;
-    Result<void> result;
-  };
-
   void run(const std::stop_token& stop);
   void notice_pause();
   void notice_clock();
   void handle(const Event& event);
   void on(const JobCreated& event);
   void on(const StopAsked& event);
+  void on(const SignalAsked& event);
   void on(const News& event);
   void on(const SupervisorEnded& event);
   void on(const CallDone& event);
@@ -142,13 +149,13 @@ class Reconciler {
   Surroundings around_;
   std::shared_ptr<EventQueue> events_;
   std::map<std::string, Active> jobs_;
-  std::set<std::string> touched_;              // to be decided about
-  std::set<std::string> dirty_;                // to be stored
-  std::map<std::string, CapacityView> turns_;  // of those that wait for capacity
-  bool turns_may_differ_ = true;               // a stage has changed, as a new job's does at once
-  std::vector<Effect> effects_;                // to be performed once stored
-  std::vector<Waiting> waiting_;               // to be answered once stored
-  bool store_failed_ = false;                  // logged already
+  std::set<std::string> touched_;               // to be decided about
+  std::set<std::string> dirty_;                 // to be stored
+  std::map<std::string, CapacityView> turns_;   // of those that wait for capacity
+  bool turns_may_differ_ = true;                // a stage has changed, as a new job's does at once
+  std::vector<Effect> effects_;                 // to be performed once stored
+  std::vector<std::function<void()>> answers_;  // to be given once stored
+  bool store_failed_ = false;                   // logged already
   SteadyTime last_tick_{};
   SteadyTime last_turn_{};
   Now clock_known_{};    // the wall clock as it was set when we last looked
