@@ -193,7 +193,12 @@ Result<bool> supervise(const Options& options) {
   YARD_TRY(wire::Speaker speaker, wire::speaker_of(trim(token)));
   ServerLink link(*machine.client, options.server, std::move(speaker));
   for (Duration patience = kAssignmentPatience;; patience = kRestartPatience) {
-    YARD_TRY(wire::Assignment assignment, fetch_assignment(link, machine.clock, patience));
+    Result<wire::Assignment> fetched = fetch_assignment(link, machine.clock, patience);
+    if (!fetched && fetched.error().code == Code::kDenied) {
+      log_info("job already finished, or another instance does this one's part: nothing to do");
+      return true;
+    }
+    YARD_TRY(wire::Assignment assignment, std::move(fetched));
     assignment.network_interface = own_interface(assignment, network_interfaces());
     YARD_TRY(const SessionEnd end,
              run_attempt(machine, link.in_attempt(assignment.epoch), assignment));

@@ -471,6 +471,16 @@ TEST_F(SessionTest, StopsTheJobAndLeavesOnSigterm) {
   EXPECT_FALSE(server_->has_phase(Phase::kFinished)) << "it was not told to, and has sent nothing";
 }
 
+TEST_F(SessionTest, EndsAtOnceAndWellWhenItsJobHasFinishedBeforeItCame) {
+  source({{"train.sh", "echo ran"}});
+  make_server();
+  server_->deny(true);
+  launch();
+  wait_for_end(0);
+  EXPECT_THAT(supervisor_log(), HasSubstr("job already finished"));
+  EXPECT_THAT(server_->reports(), IsEmpty());
+}
+
 TEST_F(SessionTest, InstallsRequirementsIntoALayerOfItsOwn) {
   source({{"train.sh", "cat \"$(dirname \"$(command -v python)\")/../installed\""},
           {"requirements.txt", "something\n"}});

@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import subprocess
 import time
 import urllib.error
 import urllib.request
 
 import botocore.exceptions
 import pytest
-from conftest import wait_for
+from conftest import BINARY, wait_for
 from machines import Machine, alive, finish, processes_with
 
 pytestmark = pytest.mark.root
@@ -206,3 +207,17 @@ signal.signal(signal.SIGUSR1, hear); signal.signal(signal.SIGUSR2, hear)
         os.kill(machine.supervisor(), number)
         wait_for(lambda: sum(f"heard {number.name}" in line for line in jobs.lines_so_far(name)) == 3, 10, number.name)
     finish(jobs, name, [machine])
+
+
+# cases.md 7
+def test_an_instance_that_comes_after_the_end_of_its_job_leaves_well(jobs, tmp_path):
+    name, machines = running_job(jobs, "late", instances=1)
+    token = machines[0].token()
+    finish(jobs, name, machines)
+    before = jobs.lines(name)
+    (tmp_path / "token").write_text(token)
+    late = subprocess.run([BINARY, "instance", "--server", jobs.server.endpoint, "--scratch", tmp_path],
+                          capture_output=True, text=True, timeout=60)
+    assert late.returncode == 0 and "job already finished" in late.stderr, late
+    assert jobs.describe(name)["TrainingJobStatus"] == "Completed"
+    assert len(jobs.attempts(name)) == 1 and jobs.lines(name) == before
