@@ -233,25 +233,23 @@ Result<void> read_environments(const YAML::Node& node, Config& config) {
   return {};
 }
 
-// Empty when `root` has no such key.
-Result<std::optional<std::chrono::seconds>> read_seconds(const YAML::Node& root, const char* key,
-                                                         std::chrono::seconds least) {
-  const YAML::Node node = root[key];
-  if (!node) {
-    return std::optional<std::chrono::seconds>();
+// Into `out`, which stays as it is when `root` has no such key.
+Result<void> read_seconds(const YAML::Node& root, const char* key, std::chrono::seconds least,
+                          std::chrono::seconds most, std::chrono::milliseconds& out) {
+  if (const YAML::Node node = root[key]) {
+    YARD_TRY(const int value, read_number(node, key, least.count(), most.count()));
+    out = std::chrono::seconds(value);
   }
-  constexpr std::chrono::seconds kMost = std::chrono::hours(24);
-  YARD_TRY(const int value, read_number(node, key, least.count(), kMost.count()));
-  return std::optional(std::chrono::seconds(value));
+  return {};
 }
 
 Result<Config> read_config(const YAML::Node& root, Config config) {
   if (!root || root.IsNull()) {
     return config;
   }
-  YARD_TRY(only_keys(
-      root, "it",
-      {"capacity", "images", "environments", "stop_grace_seconds", "upload_limit_seconds"}));
+  YARD_TRY(only_keys(root, "it",
+                     {"capacity", "images", "environments", "stop_grace_seconds",
+                      "upload_limit_seconds", "orphan_limit_seconds"}));
   if (const YAML::Node capacity = root["capacity"]) {
     YARD_TRY(read_capacity(capacity, config.machine));
   }
@@ -261,11 +259,12 @@ Result<Config> read_config(const YAML::Node& root, Config config) {
   if (const YAML::Node images = root["images"]) {
     YARD_TRY(read_images(images, config));
   }
+  using std::chrono::hours;
   using std::chrono::seconds;
-  YARD_TRY(const auto grace, read_seconds(root, "stop_grace_seconds", seconds(0)));
-  YARD_TRY(const auto upload, read_seconds(root, "upload_limit_seconds", seconds(1)));
-  config.limits.stop_grace = grace ? *grace : config.limits.stop_grace;
-  config.limits.upload = upload ? *upload : config.limits.upload;
+  Limits& limits = config.limits;
+  YARD_TRY(read_seconds(root, "stop_grace_seconds", seconds(0), hours(24), limits.stop_grace));
+  YARD_TRY(read_seconds(root, "upload_limit_seconds", seconds(1), hours(24), limits.upload));
+  YARD_TRY(read_seconds(root, "orphan_limit_seconds", seconds(60), hours(24 * 30), limits.orphan));
   return config;
 }
 

@@ -32,6 +32,7 @@ struct ImageRule {
 //     torch: /srv/env/torch
 //   stop_grace_seconds: 120      # SIGTERM to SIGKILL
 //   upload_limit_seconds: 21600  # for model and output when the program has ended
+//   orphan_limit_seconds: 86400  # an instance whose program has ended waits so long for a server
 struct Config {
   Machine machine;
   std::vector<ImageRule> images = {};

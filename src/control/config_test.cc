@@ -75,6 +75,7 @@ TEST(ParseConfig, PutsTheFileOverTheDefaults) {
       "environments: {mine: /srv/env}\n"
       "images: {'me/*': mine}\n"
       "stop_grace_seconds: 5\n"
+      "orphan_limit_seconds: 172800\n"
       "upload_limit_seconds: 60\n",
       default_config());
   ASSERT_TRUE(config) << config.error().message;
@@ -83,6 +84,7 @@ TEST(ParseConfig, PutsTheFileOverTheDefaults) {
   EXPECT_EQ(*resolve_image(*config, "me/trainer:1"), "mine");
   EXPECT_EQ(*resolve_image(*config, "pytorch"), "torch");
   EXPECT_EQ(config->limits.stop_grace, std::chrono::seconds(5));
+  EXPECT_EQ(config->limits.orphan, std::chrono::hours(48));
   EXPECT_EQ(config->limits.upload, std::chrono::seconds(60));
 }
 
@@ -133,6 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"capacity: {gpu_device: {}}\n", "not a mapping"},
         Mistake{"stop_grace_seconds: 2 min\n",
                 "stop_grace_seconds is a number from 0 to 86400, not '2 min'"},
+        Mistake{"orphan_limit_seconds: 5\n",
+                "orphan_limit_seconds is a number from 60 to 2592000, not '5'"},
         Mistake{"upload_limit_seconds: 1h\n",
                 "upload_limit_seconds is a number from 1 to 86400, not '1h'"},
         Mistake{"images: torch\n", "images is a mapping of patterns to environments, not 'torch'"},

@@ -36,17 +36,16 @@ Error stopped_error() {
 
 SessionEnd Session::run() {
   live();
-  const bool left_early = terminated_ || denied_;
-  if (!left_early && !restart_) {
+  if (!leaves_early() && !restart_) {
     in_.reporter.drain(kLastWord);
     // A restart may have come instead of the last acknowledgement.
     while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
       take(std::move(*event));
     }
-  } else if (left_early) {
+  } else if (leaves_early()) {
     in_.reporter.drain(kShortWord);
   }
-  if (terminated_ || denied_) {
+  if (leaves_early()) {
     return SessionEnd::kLeft;
   }
   return restart_ ? SessionEnd::kRestart : SessionEnd::kDone;
@@ -194,7 +193,9 @@ void Session::train() {
   }
   start_metrics();
   start_raw_output();
+  alone_.runs_since = in_.clock.steady_now();
   Result<RunOutcome> outcome = run_container(plan_.processes);
+  alone_ = {.idle_since = in_.clock.steady_now()};
   finish_metrics();
   raw_output_.reset();
   if (restart_) {
@@ -295,8 +296,7 @@ void Session::finish() {
   if (upload_ && !must_leave()) {
     upload(*upload_);
   }
-  // Who leaves unasked has sent nothing: the server must not take it for one that has.
-  if (!terminated_ && !denied_) {
+  if (!leaves_early()) {
     in_.reporter.phase(wire::Phase::kFinished);
   }
 }

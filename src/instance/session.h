@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "instance/launch/launch_plan.h"
 #include "instance/link/inbox.h"
+#include "instance/link/orphan.h"
 #include "instance/link/reporter.h"
 #include "instance/metrics/metric_watch.h"
 #include "instance/run/container_mounts.h"
@@ -56,7 +57,9 @@ struct SessionParts {
 
 class Session {
  public:
-  explicit Session(SessionParts parts) : in_(std::move(parts)) {}
+  explicit Session(SessionParts parts) : in_(std::move(parts)) {
+    alone_.idle_since = in_.clock.steady_now();
+  }
 
   // Call it on the main thread: containers end with the thread that has started them.
   SessionEnd run();
@@ -89,6 +92,7 @@ class Session {
 
   Result<RunOutcome> run_container(const std::vector<Process>& processes);
   void wait_for_event();
+  void mind_the_server();
   void take(Event event);
   void take(const wire::Command& command);
   void take(ProcessEnd end);
@@ -96,7 +100,9 @@ class Session {
   void ask_to_stop(Duration grace);
   void expect_kill(Duration grace);
   void tell_kill(std::size_t processes);
-  bool must_leave() const { return released_ || restart_ || terminated_ || denied_; }
+  // Unasked: nothing is uploaded, and the server must not take it for one that has.
+  bool leaves_early() const { return terminated_ || denied_ || orphaned_; }
+  bool must_leave() const { return released_ || restart_ || leaves_early(); }
   Path ml() const { return in_.scratch / "ml"; }
 
   SessionParts in_;
@@ -118,6 +124,8 @@ class Session {
   bool restart_ = false;
   bool terminated_ = false;
   bool denied_ = false;
+  bool orphaned_ = false;
+  OrphanFacts alone_;
   std::optional<wire::Command> upload_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes in while a session works: from the server, from the container and by signals.
+// What comes in while a session works, from the server, from the container and by signals, and what
+// it does when nothing comes.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -18,6 +19,24 @@ void Session::wait_for_event() {
   if (std::optional<Event> event = in_.inbox.next(kEventInterval)) {
     take(std::move(*event));
   }
+  mind_the_server();
+}
+
+void Session::mind_the_server() {
+  if (must_leave() || (alone_.runs_since && stopping_)) {
+    return;
+  }
+  alone_.heard = in_.reporter.heard();
+  const OrphanLimits limits = orphan_limits(in_.assignment);
+  const OrphanStep step = orphan_step(alone_, limits, in_.clock.steady_now());
+  if (step == OrphanStep::kGoOn) {
+    return;
+  }
+  const std::string told = describe(step, limits, in_.scratch.string());
+  log_error(told);
+  in_.reporter.note(told);
+  orphaned_ = step == OrphanStep::kLeave;
+  ask_to_stop(orphaned_ ? Duration(0) : in_.assignment.stop_grace);
 }
 
 void Session::take(Event event) {

@@ -107,7 +107,8 @@ class SessionTest : public testing::Test {
                          .num_cpus = 2,
                          .gpus = {},
                          .log_stream = "job-1/algo-1-1",
-                         .stop_grace = Duration(3000)});
+                         .stop_grace = Duration(3000),
+                         .orphan_limit = orphan_limit_});
     server_->put("sourcedir.tar.gz", archive_);
     server_->on_report([this](const wire::Report& report) {
       if (report.phase == Phase::kReady) {
@@ -190,6 +191,7 @@ class SessionTest : public testing::Test {
   TempDir directory_ = *TempDir::make("trainyard-session-");
   json request_;
   std::string upload_note_;  // with the command to upload
+  Duration orphan_limit_{std::chrono::hours(24)};
   std::string archive_;
   std::unique_ptr<FakeServer> server_;
   std::unique_ptr<Child> instance_;
@@ -479,6 +481,46 @@ TEST_F(SessionTest, EndsAtOnceAndWellWhenItsJobHasFinishedBeforeItCame) {
   wait_for_end(0);
   EXPECT_THAT(supervisor_log(), HasSubstr("job already finished"));
   EXPECT_THAT(server_->reports(), IsEmpty());
+}
+
+// Saves when it is stopped, and leaves a daemon behind.
+const char* const kHang = R"(
+setsid sleep 86393.25 &
+trap 'echo saved > /opt/ml/model/last; exit 0' TERM
+echo up; while :; do sleep 0.05; done
+)";
+
+TEST_F(SessionTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
+  source({{"train.sh", kHang}});
+  request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
+  orphan_limit_ = Duration(1000);
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->be_away(true);
+  wait_for_end(1);
+  EXPECT_THAT(supervisor_log(), HasSubstr("the server is away, and MaxRuntimeInSeconds with the "
+                                          "stop grace (4 s) is over: stopping the program"));
+  EXPECT_THAT(supervisor_log(),
+              HasSubstr("leaving; what was not sent lies in " + scratch().string()));
+  EXPECT_EQ(read_file(scratch() / "ml/model/last").value_or(""), "saved\n");
+  EXPECT_FALSE(sleeps_somewhere("86393.25"));
+}
+
+TEST_F(SessionTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatComesBack) {
+  source({{"train.sh", kHang}});
+  request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->be_away(true);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (sleeps_somewhere("86393.25") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(Duration(20));
+  }
+  server_->be_away(false);
+  wait_for_end();
+  EXPECT_TRUE(exit().stopped && !exit().is_leaving);
+  EXPECT_EQ(model_file("last"), "saved\n");
+  EXPECT_THAT(server_->lines(), Contains(HasSubstr("stopping the program")));
 }
 
 TEST_F(SessionTest, InstallsRequirementsIntoALayerOfItsOwn) {

@@ -250,6 +250,7 @@ json to_json(const Assignment& value) {
           {"gpus", texts_of(value.gpus)},
           {"log_stream", text_of(value.log_stream)},
           {"stop_grace_ms", value.stop_grace.count()},
+          {"orphan_limit_ms", value.orphan_limit.count()},
           {"gang_secret", text_of(value.gang_secret)},
           {"gpu_nodes", texts_of(value.gpu_nodes)},
           {"notes", texts_of(value.notes)}};
@@ -274,6 +275,7 @@ Result<Assignment> assignment_from_json(const json& value) {
   in.read_if("gpus", out.gpus);
   in.read("log_stream", out.log_stream);
   in.read_if("stop_grace_ms", out.stop_grace);
+  in.read_if("orphan_limit_ms", out.orphan_limit);
   in.read_if("gang_secret", out.gang_secret);
   in.read_if("gpu_nodes", out.gpu_nodes);
   in.read_if("notes", out.notes);

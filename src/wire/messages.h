@@ -63,6 +63,8 @@ struct Assignment {
   std::vector<std::string> gpus;  // numbers of the machine's GPUs that are this instance's alone
   std::string log_stream;         // "<job>/algo-1-<epoch seconds>"
   std::chrono::milliseconds stop_grace{120'000};
+  // Without a word of the server's for so long, an instance whose program does not run leaves.
+  std::chrono::milliseconds orphan_limit{std::chrono::hours(24)};
   // Known to the instances of this attempt and to nobody else: by it they know each other.
   std::string gang_secret = {};
   std::vector<std::string> gpu_nodes = {};  // the device nodes of `gpus` on the machine

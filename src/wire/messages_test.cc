@@ -130,6 +130,7 @@ class Draw {
                    .gpus = texts(),
                    .log_stream = text(),
                    .stop_grace = Duration{number()},
+                   .orphan_limit = Duration{number()},
                    .gang_secret = text(),
                    .gpu_nodes = texts(),
                    .notes = texts()};

@@ -22,6 +22,7 @@ inline constexpr std::chrono::milliseconds kStopMargin{15'000};
 struct Limits {
   std::chrono::milliseconds stop_grace = std::chrono::seconds(120);
   std::chrono::milliseconds upload = std::chrono::hours(6);
+  std::chrono::milliseconds orphan = std::chrono::hours(24);  // of instances without a server
 };
 
 // Changes of the job itself.

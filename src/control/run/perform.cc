@@ -198,6 +198,7 @@ wire::Assignment Reconciler::assignment_of(const Job& job, const std::string& ho
   assignment.num_cpus = std::max(1, cores / job.instances);
   assignment.log_stream = log_stream(job, host);
   assignment.stop_grace = around_.config.limits.stop_grace;
+  assignment.orphan_limit = around_.config.limits.orphan;
   assignment.gang_secret = gang_secret_of(job);
   if (has_gpu_type(job)) {
     assignment.notes = {mapping_of(job)};

@@ -30,7 +30,8 @@ Reporter::Reporter(ServerLink& link, Clock& clock, Path spool, std::function<voi
     : link_(link),
       clock_(clock),
       on_denied_(std::move(on_denied)),
-      outbox_(std::move(spool), kMemory) {
+      outbox_(std::move(spool), kMemory),
+      heard_(clock.steady_now()) {
   thread_ = start_thread("reporter", [this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -151,6 +152,11 @@ bool Reporter::drain(Duration time) {
   return outbox_.is_empty() && nothing_is_pending();
 }
 
+SteadyTime Reporter::heard() const {
+  const MutexLock lock(mutex_);
+  return heard_;
+}
+
 // One request: what waits, or a beat.
 bool Reporter::send(const std::stop_token& stop) {
   std::string body;
@@ -163,6 +169,7 @@ bool Reporter::send(const std::stop_token& stop) {
   const Result<std::int64_t> acknowledged = link_.report(std::move(body), stop);
   const MutexLock lock(mutex_);
   if (acknowledged) {
+    heard_ = clock_.steady_now();
     outbox_.acknowledge(*acknowledged);
     changed_.notify_all();
     return true;

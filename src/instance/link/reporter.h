@@ -40,6 +40,8 @@ class Reporter {
 
   // Waits until the server has everything. False when the time is over or the server has denied.
   bool drain(Duration time);
+  // When the server has taken something last; before that, when this was made.
+  SteadyTime heard() const;
 
  private:
   void run(const std::stop_token& stop);
@@ -54,7 +56,7 @@ class Reporter {
   Clock& clock_;
   std::function<void()> on_denied_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   ConditionVariable changed_;
   Outbox outbox_ GUARDED_BY(mutex_);
   std::vector<wire::LogLine> pending_ GUARDED_BY(mutex_);  // become one report when it is sent
@@ -64,6 +66,7 @@ class Reporter {
   std::int64_t next_seq_ GUARDED_BY(mutex_) = 1;
   bool urgent_ GUARDED_BY(mutex_) = false;  // something other than lines waits
   bool denied_ GUARDED_BY(mutex_) = false;
+  SteadyTime heard_ GUARDED_BY(mutex_){};
 
   std::jthread thread_;
 };
