@@ -251,6 +251,8 @@ def test_spot_without_checkpoints_is_warned_of(jobs):
     job = jobs.run("spot", "pass", EnableManagedSpotTraining=True,
                    StoppingCondition={"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 600})
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    first = job["SecondaryStatusTransitions"][0]
+    assert first["Status"] == "Starting" and "warning: EnableManagedSpotTraining without" in first["StatusMessage"], first
     assert any("without CheckpointConfig" in line for line in jobs.lines(job["TrainingJobName"]))
 
 

@@ -104,10 +104,11 @@ Actions while_waiting(const Situation& in) {
     return stop_at_once(in, *stop);
   }
   if (in.capacity.granted) {
-    return {SetMessage{"Preparing the instances for training. " + mapping_of(in.job)},
-            Enter{.stage = Stage::kPreparing}, PrepareGang{in.capacity.gpus}};
+    const std::string shown = "Preparing the instances for training. " + mapping_of(in.job);
+    return {SetMessage{with_warning(shown, in.job)}, Enter{.stage = Stage::kPreparing},
+            PrepareGang{in.capacity.gpus}};
   }
-  return {SetMessage{waiting_message(in.job, in.capacity)}};
+  return {SetMessage{with_warning(waiting_message(in.job, in.capacity), in.job)}};
 }
 
 std::vector<std::string> all_hosts(const Job& job) {

@@ -84,6 +84,15 @@ TEST(DecideWaiting, PreparesTheGangWhenItIsGranted) {
                    "Enter Preparing", "PrepareGang"}));
 }
 
+TEST(DecideWaiting, KeepsTheWarningOfItsRequestInWhatItSays) {
+  Job job = job_in(Stage::kWaiting);
+  job.request["EnableManagedSpotTraining"] = true;
+  for (const bool is_granted : {false, true}) {
+    EXPECT_THAT(decided(job, {}, kNow, {.granted = is_granted}).front(),
+                HasSubstr("; warning: EnableManagedSpotTraining without CheckpointConfig"));
+  }
+}
+
 TEST(DecideWaiting, StopsAtOnce) {
   Job job = job_in(Stage::kWaiting);
   job.stop_requested = kTestTime;

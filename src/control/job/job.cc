@@ -179,6 +179,16 @@ int max_attempts(const Job& job) {
   return 1 + (repairs.is_number() ? repairs.get<int>() : kDefaultRepairs);
 }
 
+std::string with_warning(std::string shown, const Job& job) {
+  const json& is_spot = member(job.request, "EnableManagedSpotTraining");
+  if (is_spot == json(true) && !member(job.request, "CheckpointConfig").is_object()) {
+    shown +=
+        "; warning: EnableManagedSpotTraining without CheckpointConfig: after an interruption the "
+        "job begins anew, for nothing of /opt/ml/checkpoints is kept in S3";
+  }
+  return shown;
+}
+
 GangId gang_of(const Job& job) {
   return {.job = job.name, .epoch = job.gang_epoch};
 }

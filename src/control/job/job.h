@@ -181,6 +181,8 @@ std::optional<std::chrono::seconds> max_wait(const Job& job);     // from its cr
 std::optional<std::chrono::seconds> max_pending(const Job& job);  // in kWaiting
 int max_attempts(const Job& job);                                 // 1 + RetryStrategy
 GangId gang_of(const Job& job);
+// What is shown of a job that has not trained yet, with what its request is warned of.
+std::string with_warning(std::string shown, const Job& job);
 bool is_isolated(const Job& job);
 bool is_compressed(const Job& job);           // OutputDataConfig.CompressionType
 std::string artifact_prefix(const Job& job);  // "s3://bucket/prefix/<job>/output"

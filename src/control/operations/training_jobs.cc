@@ -96,7 +96,7 @@ Result<Job> TrainingJobs::new_job(const json& input) {
   job.request = input;
   job.instances = static_cast<int>(number_in(input, {"ResourceConfig", "InstanceCount"}, 1));
   YARD_TRY(job.environment, environment_directory(around_.config, environment));
-  begin(job, "Starting the training job", around_.outside.clock.now());
+  begin(job, with_warning("Starting the training job", job), around_.outside.clock.now());
   return job;
 }
 

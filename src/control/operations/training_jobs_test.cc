@@ -16,6 +16,7 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 json channel(const std::string& uri) {
   return {{"ChannelName", "train"},
@@ -123,6 +124,20 @@ TEST_F(TrainingJobsTest, RefusesAnUnknownImageListingTheKnownOnes) {
   request["AlgorithmSpecification"]["TrainingImage"] = "demo/python:3";
   EXPECT_THAT(harness_.create("demo", 1, request).error().message,
               AllOf(HasSubstr("demo/python:3"), HasSubstr("trainyard/pytorch")));
+}
+
+TEST_F(TrainingJobsTest, WarnsAtCreateOfSpotWithoutCheckpoints) {
+  json request = job_request(1);
+  request["EnableManagedSpotTraining"] = true;
+  request["StoppingCondition"]["MaxWaitTimeInSeconds"] = 600;
+  ASSERT_TRUE(harness_.create("warned", 1, request));
+  EXPECT_THAT(harness_.message("warned"), HasSubstr("; warning: EnableManagedSpotTraining without "
+                                                    "CheckpointConfig: after an interruption"));
+  EXPECT_TRUE(eventually([&] { return harness_.message("warned").starts_with("Waiting"); }));
+  EXPECT_THAT(harness_.message("warned"), HasSubstr("without CheckpointConfig"));
+  request["CheckpointConfig"] = {{"S3Uri", "s3://bucket/checkpoints"}};
+  ASSERT_TRUE(harness_.create("safe", 1, request));
+  EXPECT_THAT(harness_.message("safe"), Not(HasSubstr("warning")));
 }
 
 // --- Describe ---
