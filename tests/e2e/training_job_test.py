@@ -2,11 +2,13 @@
 """Whole jobs on real instances: what the user's program finds, and what is left of it."""
 import json
 import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 from conftest import wait_for
-from machines import leftovers
+from machines import Machine, leftovers
 
 pytestmark = pytest.mark.root
 
@@ -47,20 +49,40 @@ def test_instances_reach_each_other_by_name_and_ranks_follow_the_host_order(jobs
     assert "rank 2 of 3 heard algo-1 algo-2" in jobs.lines(name, "algo-3")
 
 
+def has_its_program(machine):
+    return (machine.scratch / "ml/code/train.py").exists()  # what is fetched last
+
+
+def pid_of_stopped_supervisor(machine):
+    """SIGSTOP of a supervisor that is not ready yet; None for one that is."""
+    record = machine.gang / f"{machine.host}.json"
+    wait_for(lambda: record.exists() and machine.supervisor() > 0, 30, "the supervisor")
+    pid = machine.supervisor()
+    os.kill(pid, signal.SIGSTOP)
+    if has_its_program(machine):
+        os.kill(pid, signal.SIGCONT)
+        return None
+    return pid
+
+
+# cases.md 10
 def test_no_user_program_starts_before_every_instance_is_ready(jobs):
-    # algo-2 has 40 files to fetch, algo-1 none: the barrier must hold algo-1 back all the same.
-    for i in range(40):
-        jobs.s3.put_object(Bucket=jobs.bucket, Key=f"barrier/{i:03d}", Body=os.urandom(200_000))
-    script = '''
-import os, time
-n = sum(len(f) for _, _, f in os.walk("/opt/ml/input/data/data"))
-print("started", n, time.time())
-'''
-    job = jobs.run("barrier", script, instances=2, torchrun=True,
-                   channels={"data": (f"s3://{jobs.bucket}/barrier/", "FullyReplicated")})
-    starts = [line.split() for line in jobs.lines(job["TrainingJobName"]) if line.startswith("started")]
-    assert [s[1] for s in starts] == ["40", "40"]
-    assert abs(float(starts[0][2]) - float(starts[1][2])) < 1.0
+    jobs.s3.put_object(Bucket=jobs.bucket, Key="barrier/all", Body=bytes(64 << 20))
+    for _ in range(10):
+        name = jobs.create("barrier", "import time; print('started', time.time())", instances=2, torchrun=True,
+                           channels={"data": (f"s3://{jobs.bucket}/barrier/", "FullyReplicated")})
+        first, second = (Machine(jobs.server, name, host) for host in ("algo-1", "algo-2"))
+        if pid := pid_of_stopped_supervisor(second):
+            break
+    assert pid, "never in time to stop one: the test shows nothing"
+    wait_for(lambda: has_its_program(first), 30, "the other instance having all that it needs")
+    time.sleep(1)  # in which it would start, were it not held back
+    released = time.time()
+    Machine.wake([pid])
+    job = jobs.wait(name)
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    starts = [float(line.split()[1]) for line in jobs.lines(name) if line.startswith("started")]
+    assert len(starts) == 2 and min(starts) > released, (starts, released)
 
 
 # Programs call it (the SageMaker SDK's own start script looks for it), whether the machine has one or not.
