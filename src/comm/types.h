@@ -48,6 +48,13 @@ enum class ReduceOp : std::uint8_t {
   kBitXor
 };
 
+// How the ranks of a world get at each other's buffers, stronger ones last.
+enum class Reach : std::uint8_t {
+  kMessages,  // not at all: what others need is sent to them
+  kCopied,    // the kernel reads the memory of any of them for any other
+  kMapped     // all map the memory that the buffers lie in
+};
+
 enum class OpKind : std::uint8_t {
   kBarrier,
   kAllReduce,

@@ -80,6 +80,9 @@ Result<void> Collectives::perform(std::uint64_t sequence, const Operation& opera
   if (done && operation.finish) {
     operation.finish();
   }
+  if (done && checked.is_elsewhere) {
+    return done;
+  }
   parts_.recorder.ended(sequence, done.has_value());
   if (done && parts_.board != nullptr) {
     parts_.board->note_completed(sequence);
@@ -92,12 +95,19 @@ Result<void> Collectives::execute(const Task& task, const Operation& operation,
   const OpKind kind = checked.request.kind;
   const bool is_alone = parts_.world.size == 1;
   const std::size_t element = size_of(checked.signature.dtype);
+  const Reach hoped = is_alone ? Reach::kMessages : Reach::kMapped;
   Choice choice = operation.algorithm ? asked_choice(operation)
-                                      : chooser_.choose(checked.request, element, !is_alone);
-  if (choice.algorithm == Algorithm::kWindow && !is_alone) {
-    YARD_TRY(const bool is_open, executor_.meet(task));
-    if (!is_open) {
-      choice = chooser_.choose(checked.request, element, false);
+                                      : chooser_.choose(checked.request, element, hoped);
+  Reach needed = needed_by(Rule{.choice = choice});
+  if (needed == Reach::kCopied && !may_be_copied_) {
+    choice = chooser_.choose(checked.request, element, Reach::kMessages);
+    needed = Reach::kMessages;
+  }
+  if (needed != Reach::kMessages && !is_alone) {
+    YARD_TRY(const Reach reach, executor_.meet(task));
+    may_be_copied_ = may_be_copied_ && reach != Reach::kMessages;
+    if (reach < needed) {
+      choice = chooser_.choose(checked.request, element, reach);
     }
   }
   YARD_TRY(executor_.perform(task, plan_for(choice, task, checked)));

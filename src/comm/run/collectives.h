@@ -56,6 +56,7 @@ class Collectives {
   Executor executor_;
   Chooser chooser_;
   MeshBuffers mesh_;
+  bool may_be_copied_ = true;  // until a meeting says that the kernel does not
   Limits limits_;
   PlanCache plans_;
   // The last plan of an uneven operation, and the rest of what it depends on.

@@ -9,6 +9,10 @@
 // disagree: kConflict, naming both sides, raised in the Fault before a byte is used. Every wait
 // looks at the Fault and at the deadline of the operation. After an error the communicator is
 // closed, and the executor is of no more use.
+//
+// Memory of other ranks, where a schedule has windows, is mapped, or read by the kernel. The
+// operation is not done before the meeting at its end, so that what a rank that failed left there
+// is never taken for a result.
 #pragma once
 
 #include <atomic>
@@ -55,10 +59,10 @@ class Executor {
 
   Result<void> perform(const Task& task, const Plan& plan);
 
-  // All ranks tell each other where their buffers lie. True on every rank when all of them are in
-  // memory that all map, and false on every rank otherwise. It is the first meeting of a schedule
-  // with windows, which perform() then leaves out.
-  Result<bool> meet(const Task& task);
+  // All ranks tell each other where their buffers lie, and learn the same: how they get at them. It
+  // is the first meeting of a schedule with windows, which perform() then leaves out. kCopied is
+  // for single_copy only.
+  Result<Reach> meet(const Task& task);
 
  private:
   struct Piece {
@@ -93,6 +97,8 @@ class Executor {
   void apply(const Step& step, const Piece& piece, const Move& move);
   Stores stores_for(const Step& step, const Piece& piece, const Move& move) const;
   bool send(const Step& step, const Piece& piece, const Move& move);
+  bool fetch(const Step& step, const Piece& piece, const Move& move);
+  void raise_out_of_reach(std::int32_t peer, const Error& why);
   bool wait_for_window(std::int32_t peer);
   bool wait_for_sent(const std::byte* begin, std::size_t bytes);
   bool settle();
@@ -133,7 +139,10 @@ class Executor {
     std::byte* input = nullptr;
     std::byte* output = nullptr;
   };
-  std::vector<Mapped> mapped_;  // by rank, after a meeting
+  // Of the last meeting; by rank.
+  Reach reach_ = Reach::kMessages;
+  std::vector<Mapped> mapped_;         // with kMapped
+  std::vector<std::uint64_t> inputs_;  // addresses in the memory of that rank, with kCopied
 };
 
 }  // namespace trainyard::comm

@@ -44,4 +44,13 @@ Error overdue(const Scene& scene, const Overdue& what) {
   return Error{Code::kDeadline, std::move(text)};
 }
 
+Error out_of_reach(const Scene& scene, std::int32_t peer, const Error& why) {
+  return Error{
+      Code::kUnavailable,
+      fmt::format("operation {} of '{}', {}: rank {} cannot read the memory of rank {} any "
+                  "more: {}",
+                  scene.label.sequence, scene.communicator, to_string(scene.label.signature),
+                  scene.rank, peer, why.message)};
+}
+
 }  // namespace trainyard::comm

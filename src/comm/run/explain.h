@@ -43,4 +43,7 @@ struct Overdue {
 // kDeadline.
 Error overdue(const Scene& scene, const Overdue& what);
 
+// kUnavailable: the memory of `peer` could not be read, for this reason.
+Error out_of_reach(const Scene& scene, std::int32_t peer, const Error& why);
+
 }  // namespace trainyard::comm

@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "comm/run/explain.h"
 #include "testing/comm_world.h"
@@ -378,6 +379,35 @@ TEST(Fault, ShowsInTheFlightRecord) {
   EXPECT_THAT(record, HasSubstr(R"("sequence":1,"op":"all_reduce")"));
   EXPECT_THAT(record, HasSubstr(R"("state":"completed")"));
   EXPECT_THAT(record, HasSubstr(R"("state":"failed")"));
+}
+
+// A broadcast by one copy does not touch the root's memory there.
+TEST(MemoryOfAPeer, ThatIsNotThereAnyMoreEndsTheOperation) {
+  constexpr std::size_t kBytes = 4096;
+  void* const closed = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(closed, MAP_FAILED);
+  LocalWorld world = testing::make_shared_memory_communicators(2);
+  std::vector<Error> errors(2, Error{Code::kInternal, "no error"});
+
+  testing::on_all_ranks(world, [&](Communicator& communicator) {
+    std::vector<std::byte> values(kBytes);
+    Operation operation;
+    operation.kind = OpKind::kBroadcast;
+    operation.dtype = DType::kU8;
+    operation.root = 0;
+    operation.algorithm = Algorithm::kSingleCopy;
+    operation.output = communicator.rank() == 0 ? std::span(static_cast<std::byte*>(closed), kBytes)
+                                                : std::span(values);
+    if (const auto done = communicator.run(std::move(operation)); !done) {
+      errors[static_cast<std::size_t>(communicator.rank())] = done.error();
+    }
+  });
+
+  munmap(closed, kBytes);
+  for (const Error& error : errors) {
+    EXPECT_EQ(error.code, Code::kUnavailable);
+    EXPECT_THAT(error.message, HasSubstr("rank 1 cannot read the memory of rank 0 any more"));
+  }
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ constexpr std::uint32_t kTrees = kinds({OpKind::kAllReduce, OpKind::kBroadcast, 
 constexpr std::uint32_t kParts = kTrees | kinds({OpKind::kReduceScatter, OpKind::kAllGather});
 constexpr std::uint32_t kExchanges =
     kParts | kinds({OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll});
+constexpr std::uint32_t kCopies = kinds(
+    {OpKind::kBroadcast, OpKind::kAllGather, OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll});
 
 constexpr std::array kEntries = {
     Entry{Algorithm::kRing, "ring", kParts, make_ring},
@@ -46,6 +48,7 @@ constexpr std::array kEntries = {
     Entry{Algorithm::kDirect, "direct", kExchanges | kinds({OpKind::kBarrier}), make_direct},
     Entry{Algorithm::kDirectSmall, "direct_small", kTrees, make_direct_small},
     Entry{Algorithm::kWindow, "window", kExchanges, make_window},
+    Entry{Algorithm::kSingleCopy, "single_copy", kCopies, make_single_copy},
     Entry{Algorithm::kTwoLevel, "two_level", kParts | kinds({OpKind::kBarrier}), make_two_level},
     Entry{Algorithm::kBalanced, "balanced", kinds({OpKind::kAllReduce}), make_balanced},
     Entry{Algorithm::kMesh, "mesh", kinds({OpKind::kAllGather}), make_mesh},
@@ -105,7 +108,8 @@ bool is_available(Algorithm algorithm, OpKind kind, const World& world) {
   if (algorithm == Algorithm::kBalanced || algorithm == Algorithm::kMesh) {
     return hosts > 1;
   }
-  return algorithm != Algorithm::kWindow || hosts == 1;
+  const bool is_near = algorithm == Algorithm::kWindow || algorithm == Algorithm::kSingleCopy;
+  return !is_near || hosts == 1;
 }
 
 Schedule make_schedule(Algorithm algorithm, const Request& request, const World& world) {

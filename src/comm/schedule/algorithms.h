@@ -53,7 +53,9 @@ enum class Algorithm : std::uint8_t {
   kDirect,
   // One hop: everyone gets everything and reduces for itself; broadcast, reduce: without parts.
   kDirectSmall,
-  kWindow,    // one hop through memory that all ranks map; needs buffers registered, one host
+  kWindow,  // one hop through memory that all ranks map; needs buffers registered, one host
+  // Every rank copies what it needs out of the memory of others; no reduction, one host.
+  kSingleCopy,
   kTwoLevel,  // inside hosts, then across on parallel rails, then inside
   kBalanced,  // all-reduce: the same, with equal shares of hosts that have unequal ranks
   kMesh       // all-gather: one hop to each other host, handed on inside at the same time

@@ -15,10 +15,11 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::int32_t kLargestWorld = 17;
-constexpr std::array kAlgorithms = {
-    Algorithm::kRing,     Algorithm::kHalvingDoubling, Algorithm::kDoubleTree,
-    Algorithm::kDirect,   Algorithm::kDirectSmall,     Algorithm::kWindow,
-    Algorithm::kTwoLevel, Algorithm::kBalanced,        Algorithm::kMesh};
+constexpr std::array kAlgorithms = {Algorithm::kRing,        Algorithm::kHalvingDoubling,
+                                    Algorithm::kDoubleTree,  Algorithm::kDirect,
+                                    Algorithm::kDirectSmall, Algorithm::kWindow,
+                                    Algorithm::kSingleCopy,  Algorithm::kTwoLevel,
+                                    Algorithm::kBalanced,    Algorithm::kMesh};
 constexpr std::array kKinds = {OpKind::kBarrier,   OpKind::kAllReduce, OpKind::kReduceScatter,
                                OpKind::kAllGather, OpKind::kBroadcast, OpKind::kReduce,
                                OpKind::kGather,    OpKind::kScatter,   OpKind::kAllToAll};

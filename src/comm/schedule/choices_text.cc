@@ -62,6 +62,8 @@ reduce_scatter private any any any two_level 262144
 
 all_gather windows 1 any 16384 direct 131072
 all_gather windows 1 any any window 131072
+all_gather private 1 any 65536 direct 131072
+all_gather private 1 any 8388608 single_copy 131072
 all_gather private 1 any any direct 131072
 all_gather private 16 1 8388608 direct 262144
 all_gather private any 1 any ring 262144
@@ -90,12 +92,16 @@ gather private any any any direct 262144
 
 scatter windows 1 any 16384 direct 131072
 scatter windows 1 any any window 131072
+scatter private 1 16 65536 direct 131072
+scatter private 1 16 8388608 single_copy 131072
 scatter private 16 16 any direct 131072
 scatter private any any 4096 halving_doubling 131072
 scatter private any any any direct 262144
 
 all_to_all windows 1 any 16384 direct 131072
 all_to_all windows 1 any any window 131072
+all_to_all private 1 any 65536 direct 131072
+all_to_all private 1 any 8388608 single_copy 131072
 all_to_all private 1 any any direct 131072
 all_to_all private any any any direct 262144
 )";

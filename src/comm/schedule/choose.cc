@@ -94,31 +94,38 @@ Chooser::Chooser(const Choices& choices, const World& world) {
         !is_available(algorithm, rule.kind, world)) {
       continue;
     }
-    auto& [without, with] = bounds_[static_cast<std::size_t>(rule.kind)];
+    const auto needed = static_cast<std::size_t>(needed_by(rule));
     const std::uint64_t most = choices.mesh.sort * MeshBuffers::kSortShare;
     const bool is_mesh = algorithm == Algorithm::kMesh;
-    with.push_back({is_mesh ? std::min(rule.bytes, most) : rule.bytes, rule.choice});
-    if (!rule.windows && algorithm != Algorithm::kWindow) {
-      without.push_back(with.back());
+    const Bound bound{is_mesh ? std::min(rule.bytes, most) : rule.bytes, rule.choice};
+    for (std::size_t reach = needed; reach < kReaches; ++reach) {
+      bounds_[static_cast<std::size_t>(rule.kind)][reach].push_back(bound);
     }
   }
 }
 
-Choice Chooser::choose(const Request& request, std::size_t dtype_bytes, bool windows) const {
+Reach needed_by(const Rule& rule) {
+  if (rule.windows || rule.choice.algorithm == Algorithm::kWindow) {
+    return Reach::kMapped;
+  }
+  return rule.choice.algorithm == Algorithm::kSingleCopy ? Reach::kCopied : Reach::kMessages;
+}
+
+Choice Chooser::choose(const Request& request, std::size_t dtype_bytes, Reach reach) const {
   if (request.kind == OpKind::kAllToAll && !request.counts.empty()) {
     return {};
   }
   const std::uint64_t bytes = total_of(request) * dtype_bytes;
   const std::vector<Bound>& bounds =
-      bounds_[static_cast<std::size_t>(request.kind)][windows ? 1 : 0];
+      bounds_[static_cast<std::size_t>(request.kind)][static_cast<std::size_t>(reach)];
   const auto found = std::find_if(bounds.begin(), bounds.end(),
                                   [&](const Bound& bound) { return bytes <= bound.bytes; });
   return found == bounds.end() ? Choice{} : found->choice;
 }
 
 Choice choose(const Choices& choices, const Request& request, std::size_t dtype_bytes,
-              const World& world, bool windows) {
-  return Chooser(choices, world).choose(request, dtype_bytes, windows);
+              const World& world, Reach reach) {
+  return Chooser(choices, world).choose(request, dtype_bytes, reach);
 }
 
 Choices measured(std::span<const Measurement> measurements, const Choices& before,

@@ -31,7 +31,7 @@ struct Rule {
   static constexpr std::uint64_t kAnyBytes = std::numeric_limits<std::uint64_t>::max();
 
   OpKind kind = OpKind::kAllReduce;
-  bool windows = false;             // only where all buffers are windows
+  bool windows = false;             // only where all buffers are in memory that all map
   std::int32_t hosts = kAnyRanks;   // up to so many hosts,
   std::int32_t local = kAnyRanks;   // so many ranks on the fullest of them,
   std::uint64_t bytes = kAnyBytes;  // and so many bytes, counted as Signature::count is
@@ -73,9 +73,9 @@ class Chooser {
   Chooser(const Choices& choices, const World& world);
 
   // The first rule that holds and whose algorithm is there in this world, or else kDirect. The same
-  // on all ranks, if they agree on `windows`: whether all ranks' buffers are. An uneven all-to-all,
-  // whose size no rank knows, is kDirect.
-  Choice choose(const Request& request, std::size_t dtype_bytes, bool windows) const;
+  // on all ranks, if they agree on `reach`. An uneven all-to-all, whose size no rank knows, is
+  // kDirect.
+  Choice choose(const Request& request, std::size_t dtype_bytes, Reach reach) const;
 
  private:
   struct Bound {
@@ -83,12 +83,15 @@ class Chooser {
     Choice choice;
   };
   static constexpr std::size_t kKinds = static_cast<std::size_t>(OpKind::kReceive) + 1;
-  std::array<std::array<std::vector<Bound>, 2>, kKinds> bounds_;  // by kind, windows or not
+  static constexpr std::size_t kReaches = static_cast<std::size_t>(Reach::kMapped) + 1;
+  std::array<std::array<std::vector<Bound>, kReaches>, kKinds> bounds_;
 };
 
 // Chooser for one question.
 Choice choose(const Choices& choices, const Request& request, std::size_t dtype_bytes,
-              const World& world, bool windows);
+              const World& world, Reach reach);
+// What an algorithm needs at least.
+Reach needed_by(const Rule& rule);
 
 // One line per rule under a line with the version, and one for the mesh's buffers where they are
 // not the default; "#" begins a comment.

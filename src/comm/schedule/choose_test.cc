@@ -19,8 +19,9 @@ World world_of(std::int32_t hosts, std::int32_t local) {
   return world;
 }
 
-Algorithm chosen(OpKind kind, std::uint64_t bytes, const World& world, bool windows = false) {
-  return choose(default_choices(), {.kind = kind, .count = bytes}, 1, world, windows).algorithm;
+Algorithm chosen(OpKind kind, std::uint64_t bytes, const World& world,
+                 Reach reach = Reach::kMessages) {
+  return choose(default_choices(), {.kind = kind, .count = bytes}, 1, world, reach).algorithm;
 }
 
 TEST(DefaultChoices, SendSmallMessagesInOneHop) {
@@ -29,8 +30,20 @@ TEST(DefaultChoices, SendSmallMessagesInOneHop) {
 }
 
 TEST(DefaultChoices, UseWindowsOnlyWhereTheyAre) {
-  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(1, 4), true), Algorithm::kWindow);
-  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(2, 4), true), Algorithm::kTwoLevel);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(1, 4), Reach::kMapped), Algorithm::kWindow);
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, world_of(2, 4), Reach::kMapped), Algorithm::kTwoLevel);
+}
+
+TEST(DefaultChoices, CopyOnceWhatFitsCachesWhereTheKernelReadsTheMemoryOfOthers) {
+  const World near = world_of(1, 2);
+  for (const OpKind kind : {OpKind::kAllGather, OpKind::kScatter, OpKind::kAllToAll}) {
+    EXPECT_EQ(chosen(kind, kMiB, near, Reach::kCopied), Algorithm::kSingleCopy);
+    EXPECT_EQ(chosen(kind, kMiB, near, Reach::kMessages), Algorithm::kDirect);
+    EXPECT_EQ(chosen(kind, 4 * kKiB, near, Reach::kCopied), Algorithm::kDirect);
+    EXPECT_EQ(chosen(kind, 64 * kMiB, near, Reach::kCopied), Algorithm::kDirect);
+    EXPECT_EQ(chosen(kind, kMiB, near, Reach::kMapped), Algorithm::kWindow);
+  }
+  EXPECT_EQ(chosen(OpKind::kAllReduce, kMiB, near, Reach::kCopied), Algorithm::kDirect);
 }
 
 TEST(DefaultChoices, CombineInsideHostsFirst) {
@@ -45,9 +58,9 @@ TEST(DefaultChoices, HaveAnAvailableAlgorithmForEverything) {
     const Chooser chooser(default_choices(), world);
     for (int kind = 0; kind <= static_cast<int>(OpKind::kAllToAll); ++kind) {
       for (const std::uint64_t bytes : {std::uint64_t{0}, 4 * kKiB, 1024 * kMiB}) {
-        for (const bool windows : {false, true}) {
+        for (const Reach reach : {Reach::kMessages, Reach::kCopied, Reach::kMapped}) {
           const Request request{.kind = static_cast<OpKind>(kind), .count = bytes};
-          const Choice choice = chooser.choose(request, 1, windows);
+          const Choice choice = chooser.choose(request, 1, reach);
           EXPECT_TRUE(is_available(choice.algorithm, request.kind, world));
         }
       }
@@ -59,19 +72,23 @@ TEST(Choose, CountsBytesOfUnevenPartsTogether) {
   const Choices choices{{{.kind = OpKind::kAllGather, .bytes = 20, .choice = {Algorithm::kRing}}}};
   Request request{.kind = OpKind::kAllGather, .counts = {1, 4}};
 
-  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), false).algorithm, Algorithm::kRing);
+  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), Reach::kMessages).algorithm,
+            Algorithm::kRing);
   request.counts = {2, 4};
-  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), false).algorithm, Algorithm::kDirect);
+  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), Reach::kMessages).algorithm,
+            Algorithm::kDirect);
 }
 
 TEST(Choose, LeavesUnevenExchangesDirect) {
   const Choices choices{{{.kind = OpKind::kAllToAll, .choice = {Algorithm::kWindow}}}};
   Request request{.kind = OpKind::kAllToAll, .count = 10};
 
-  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), true).algorithm, Algorithm::kWindow);
+  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), Reach::kMapped).algorithm,
+            Algorithm::kWindow);
   request.counts = {5, 5};
   request.receive_counts = {5, 5};
-  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), true).algorithm, Algorithm::kDirect);
+  EXPECT_EQ(choose(choices, request, 4, world_of(1, 2), Reach::kMapped).algorithm,
+            Algorithm::kDirect);
 }
 
 TEST(ChoicesText, IsReadAsItWasWritten) {
@@ -92,9 +109,9 @@ TEST(ChoicesText, FindsTheTightestClassFirst) {
 
   ASSERT_TRUE(choices.has_value()) << choices.error().message;
   const Request request{.kind = OpKind::kAllReduce, .count = 64};
-  EXPECT_EQ(choose(*choices, request, 1, world_of(1, 3), false).piece_bytes, 4096U);
-  EXPECT_EQ(choose(*choices, request, 2, world_of(1, 3), false).piece_bytes, 2048U);
-  EXPECT_EQ(choose(*choices, request, 1, world_of(1, 5), false).piece_bytes, 1024U);
+  EXPECT_EQ(choose(*choices, request, 1, world_of(1, 3), Reach::kMessages).piece_bytes, 4096U);
+  EXPECT_EQ(choose(*choices, request, 2, world_of(1, 3), Reach::kMessages).piece_bytes, 2048U);
+  EXPECT_EQ(choose(*choices, request, 1, world_of(1, 5), Reach::kMessages).piece_bytes, 1024U);
 }
 
 std::string error_of(const std::string& rules) {
@@ -148,7 +165,8 @@ TEST(Choose, LeavesTheMeshWhenItsSortBufferIsTooSmall) {
                                   {.kind = OpKind::kAllGather, .choice = {Algorithm::kRing}}},
                         .mesh = {.sort = 8192}};
   const auto at = [&](std::uint64_t bytes) {
-    return choose(choices, {.kind = OpKind::kAllGather, .count = bytes}, 1, world_of(2, 2), false)
+    return choose(choices, {.kind = OpKind::kAllGather, .count = bytes}, 1, world_of(2, 2),
+                  Reach::kMessages)
         .algorithm;
   };
   EXPECT_EQ(at(8 * 8192), Algorithm::kMesh);
@@ -208,9 +226,10 @@ TEST(Measured, ReplacesOnlyWhatWasMeasured) {
   const Choices after = measured(std::vector{run(64, Algorithm::kRing, 1)}, before);
 
   const Request request{.kind = OpKind::kAllReduce, .count = 64};
-  EXPECT_EQ(choose(after, request, 1, world_of(1, 2), false).algorithm, Algorithm::kRing);
-  EXPECT_EQ(choose(after, request, 1, world_of(1, 4), false),
-            choose(before, request, 1, world_of(1, 4), false));
+  EXPECT_EQ(choose(after, request, 1, world_of(1, 2), Reach::kMessages).algorithm,
+            Algorithm::kRing);
+  EXPECT_EQ(choose(after, request, 1, world_of(1, 4), Reach::kMessages),
+            choose(before, request, 1, world_of(1, 4), Reach::kMessages));
   EXPECT_EQ(after.rules.size(), before.rules.size());
 }
 

@@ -234,7 +234,7 @@ TEST(Algorithms, AreNamed) {
   EXPECT_EQ(*parse_algorithm("halving_doubling"), Algorithm::kHalvingDoubling);
   EXPECT_EQ(parse_algorithm("rings").error().message,
             "\"rings\" is no algorithm; they are: ring, halving_doubling, double_tree, direct, "
-            "direct_small, window, two_level, balanced, mesh");
+            "direct_small, window, single_copy, two_level, balanced, mesh");
 }
 
 TEST(Algorithms, NeedTheHostsThatTheyAreFor) {
@@ -244,6 +244,9 @@ TEST(Algorithms, NeedTheHostsThatTheyAreFor) {
 
   EXPECT_TRUE(is_available(Algorithm::kWindow, OpKind::kAllReduce, one_host));
   EXPECT_FALSE(is_available(Algorithm::kWindow, OpKind::kAllReduce, two_hosts));
+  EXPECT_TRUE(is_available(Algorithm::kSingleCopy, OpKind::kAllGather, one_host));
+  EXPECT_FALSE(is_available(Algorithm::kSingleCopy, OpKind::kAllReduce, one_host));
+  EXPECT_FALSE(is_available(Algorithm::kSingleCopy, OpKind::kAllGather, two_hosts));
   EXPECT_TRUE(is_available(Algorithm::kTwoLevel, OpKind::kAllReduce, two_hosts));
   EXPECT_FALSE(is_available(Algorithm::kTwoLevel, OpKind::kAllReduce, four_hosts));
   EXPECT_FALSE(is_available(Algorithm::kRing, OpKind::kBarrier, one_host));

@@ -154,7 +154,7 @@ class Rehearsal {
       }
       cell.is_final = cell.is_final || step.finish;
     }
-    if (step.store) {
+    if (step.store && !stays_where_it_is(r, step)) {
       YARD_TRY(buffers_.store(r, r, piece(r, *step.store), result));
     }
     for (const std::int32_t peer : step.write) {
@@ -165,6 +165,12 @@ class Rehearsal {
       send(r, step, std::move(result));
     }
     return {};
+  }
+
+  // A copy onto itself, which nobody performs.
+  bool stays_where_it_is(std::int32_t r, const Step& step) {
+    return step.own && step.from.empty() && step.read.empty() && !step.finish &&
+           buffers_.are_same(r, piece(r, *step.own), piece(r, *step.store));
   }
 
   Slice remote(std::int32_t r, const Step& step, Region region) const {

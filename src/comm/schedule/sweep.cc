@@ -15,7 +15,8 @@ constexpr std::array kKinds = {OpKind::kAllReduce, OpKind::kAllGather, OpKind::k
 constexpr std::array kAlgorithms = {
     Algorithm::kDirectSmall, Algorithm::kDirect, Algorithm::kHalvingDoubling,
     Algorithm::kDoubleTree,  Algorithm::kRing,   Algorithm::kTwoLevel,
-    Algorithm::kBalanced,    Algorithm::kMesh,   Algorithm::kWindow};
+    Algorithm::kBalanced,    Algorithm::kMesh,   Algorithm::kSingleCopy,
+    Algorithm::kWindow};
 constexpr std::array kPieces = {128 * kKiB, 512 * kKiB};
 
 // Those that cannot win at this size are left out: time is short.
@@ -27,6 +28,7 @@ bool may_be_best(Algorithm algorithm, std::uint64_t bytes) {
     case Algorithm::kDoubleTree:
     case Algorithm::kMesh:
     case Algorithm::kBalanced:
+    case Algorithm::kSingleCopy:
       return bytes >= 16 * kKiB;
     default:
       return true;
@@ -39,11 +41,12 @@ std::vector<Choice> candidates_of(OpKind kind, std::uint64_t bytes, const World&
   for (const Algorithm algorithm : kAlgorithms) {
     const bool is_window = algorithm == Algorithm::kWindow;
     if (!is_available(algorithm, kind, world) || !may_be_best(algorithm, bytes) ||
-        (is_window && !windows)) {
+        (is_window && !windows) || (algorithm == Algorithm::kSingleCopy && windows)) {
       continue;
     }
     for (const std::uint64_t piece : kPieces) {
-      const bool is_cut = !is_window && bytes / static_cast<std::uint64_t>(world.size) > kPieces[0];
+      const bool is_cut = !is_window && algorithm != Algorithm::kSingleCopy &&
+                          bytes / static_cast<std::uint64_t>(world.size) > kPieces[0];
       if (piece == kPieces[0] || is_cut) {
         candidates.push_back({.algorithm = algorithm, .piece_bytes = piece});
       }

@@ -49,6 +49,18 @@ TEST(SweepCases, AskForWindowsOnlyWhereBuffersAreWindows) {
   }
 }
 
+TEST(SweepCases, CopyOnceOnlyWhereBuffersAreNoWindows) {
+  for (const SweepCase& one : sweep_cases(kOneHost, true)) {
+    for (const Choice& choice : one.candidates) {
+      EXPECT_FALSE(one.windows && choice.algorithm == Algorithm::kSingleCopy);
+    }
+  }
+  EXPECT_TRUE(algorithms_in(sweep_cases(kOneHost, false), OpKind::kAllGather)
+                  .contains(Algorithm::kSingleCopy));
+  EXPECT_FALSE(algorithms_in(sweep_cases(kTwoHosts, false), OpKind::kAllGather)
+                   .contains(Algorithm::kSingleCopy));
+}
+
 TEST(SweepCases, GrowSoThatWhatWasMeasuredIsCompleteUpToASize) {
   for (const World& world : {kOneHost, kTwoHosts}) {
     const std::vector<SweepCase> cases = sweep_cases(world, false);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Window: one hop through memory that all ranks of a host map. Each rank does its share of the
 // whole operation where the operands lie, and writes the result where it belongs: no staging. A
-// part of a buffer in place is read by nobody but the rank that overwrites it.
+// part of a buffer in place is read by nobody but the rank that overwrites it. Single copy: the
+// same where ranks only read each other's memory, which the kernel can do for them.
 #include <algorithm>
 #include <numeric>
 
@@ -65,26 +66,64 @@ void add_gather(Schedule& schedule, const Request& request, const World& world) 
   add(schedule, step);
 }
 
-// Scatter, all-to-all: this rank fetches its part of the root's input, or of everybody's.
+// This rank takes a slice of the input of `peer`, which may be itself.
+void take(Schedule& schedule, const World& world, std::int32_t peer, const Slice& there,
+          const Slice& store) {
+  Step step{.store = store};
+  if (peer == world.rank) {
+    step.own = there;
+  } else {
+    step.read = {peer};
+    step.remote = there;
+  }
+  add(schedule, step);
+}
+
+// Itself first, then its right-hand neighbours, so that not all read the same memory at once.
+template <typename Take>
+void for_each_peer(const World& world, const Take& take_of) {
+  for (std::int32_t d = 0; d < world.size; ++d) {
+    take_of((world.rank + d) % world.size);
+  }
+}
+
+// Scatter, all-to-all: this rank's part of the root's input, or of everybody's.
 void add_fetch(Schedule& schedule, const Request& request, const World& world) {
   const std::vector<Slice> parts = parts_of(request, world);
   const Slice part = parts[static_cast<std::size_t>(world.rank)];
-  for (std::int32_t d = 0; d < world.size; ++d) {
-    const std::int32_t peer = (world.rank + d) % world.size;
-    if (request.kind == OpKind::kScatter && peer != request.root) {
-      continue;
-    }
-    Step step{.store = request.kind == OpKind::kScatter
-                           ? alone(Region::kOutput, part)
-                           : at(Region::kOutput, parts[static_cast<std::size_t>(peer)])};
-    if (peer == world.rank) {
-      step.own = part;
-    } else {
-      step.read = {peer};
-      step.remote = part;
-    }
-    add(schedule, step);
+  if (request.kind == OpKind::kScatter) {
+    take(schedule, world, request.root, part, alone(Region::kOutput, part));
+    return;
   }
+  for_each_peer(world, [&](std::int32_t peer) {
+    take(schedule, world, peer, part, at(Region::kOutput, parts[static_cast<std::size_t>(peer)]));
+  });
+}
+
+// All-gather, gather, broadcast: everybody's part, to everyone or to the root, or the root's whole
+// input.
+void add_pull(Schedule& schedule, const Request& request, const World& world) {
+  const bool is_root = world.rank == request.root;
+  if (request.kind == OpKind::kBroadcast) {
+    if (!is_root) {
+      const Slice whole{.region = Region::kInput, .length = request.count};
+      take(schedule, world, request.root, whole, at(Region::kOutput, whole));
+    }
+    return;
+  }
+  if (request.kind == OpKind::kAllGather || is_root) {
+    const std::vector<Slice> parts = parts_of(request, world);
+    for_each_peer(world, [&](std::int32_t peer) {
+      const Slice& part = parts[static_cast<std::size_t>(peer)];
+      take(schedule, world, peer, alone(Region::kInput, part), at(Region::kOutput, part));
+    });
+  }
+}
+
+void add_meeting(Schedule& schedule, const World& world) {
+  const std::vector<std::int32_t> others = others_of(world);
+  add(schedule, {.to = others, .level = 1, .token = true});
+  add(schedule, {.from = others, .level = 2, .token = true});
 }
 
 }  // namespace
@@ -107,9 +146,18 @@ Schedule make_window(const Request& request, const World& world) {
       add_reduction(schedule, request, world);
       break;
   }
-  const std::vector<std::int32_t> others = others_of(world);
-  add(schedule, {.to = others, .level = 1, .token = true});
-  add(schedule, {.from = others, .level = 2, .token = true});
+  add_meeting(schedule, world);
+  return schedule;
+}
+
+Schedule make_single_copy(const Request& request, const World& world) {
+  Schedule schedule{.algorithm = "single_copy", .in_flight = 2, .windows = true};
+  if (request.kind == OpKind::kScatter || request.kind == OpKind::kAllToAll) {
+    add_fetch(schedule, request, world);
+  } else {
+    add_pull(schedule, request, world);
+  }
+  add_meeting(schedule, world);
   return schedule;
 }
 

@@ -96,6 +96,16 @@ class Transport {
   // What map() gave is used no more; until then it stays mapped.
   virtual void unmap() {}
 
+  // Whether this rank can read the memory of all others wherever it lies, through the kernel, and
+  // then such a copy: kUnavailable when not all of it could be read, because the peer ended or gave
+  // the memory back. Nobody writes to such memory: a rank that had stopped for a while would write
+  // to what its owner, who has given the operation up, uses for something else.
+  virtual bool reaches_all_memory() { return false; }
+  virtual Result<void> fetch(std::int32_t /*peer*/, std::uint64_t /*address*/,
+                             std::span<std::byte> /*into*/) {
+    return Error{Code::kUnimplemented, "this transport reaches no memory"};
+  }
+
   // The store instruction that suits messages of this size, measured.
   virtual bool prefers_non_temporal(std::size_t bytes) const = 0;
 };

@@ -23,6 +23,8 @@ class Buffers {
   Result<std::vector<Cell>> load(std::int32_t rank, std::int32_t owner, const Slice& slice);
   Result<void> store(std::int32_t rank, std::int32_t owner, const Slice& slice,
                      const std::vector<Cell>& cells);
+  // Whether both are the same memory of `owner`, as they can be in place.
+  bool are_same(std::int32_t owner, const Slice& one, const Slice& other);
 
  private:
   // A slice as a stretch of cells of one vector.

@@ -18,6 +18,7 @@ Schedule make_double_tree(const Request& request, const World& world);
 Schedule make_direct(const Request& request, const World& world);
 Schedule make_direct_small(const Request& request, const World& world);
 Schedule make_window(const Request& request, const World& world);
+Schedule make_single_copy(const Request& request, const World& world);
 Schedule make_two_level(const Request& request, const World& world);
 Schedule make_balanced(const Request& request, const World& world);
 Schedule make_mesh(const Request& request, const World& world);

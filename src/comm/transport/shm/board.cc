@@ -46,4 +46,19 @@ Board::Cpus Board::cpus() const {
   return cpus;
 }
 
+void Board::set_memory(const MemoryCard& card) {
+  const auto words = std::bit_cast<std::array<std::uint64_t, sizeof(MemoryCard) / 8>>(card);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    memory_[i].store(words[i], std::memory_order_relaxed);
+  }
+}
+
+MemoryCard Board::memory() const {
+  std::array<std::uint64_t, sizeof(MemoryCard) / 8> words = {};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = memory_[i].load(std::memory_order_relaxed);
+  }
+  return std::bit_cast<MemoryCard>(words);
+}
+
 }  // namespace trainyard::comm

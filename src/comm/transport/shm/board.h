@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "comm/transport/shm/peer_memory.h"
 #include "comm/types.h"
 
 namespace trainyard::comm {
@@ -43,6 +44,10 @@ class Board {
   void set_cpus(const Cpus& cpus);
   Cpus cpus() const;
 
+  // How others reach the owner's memory. Set before kAttached is raised.
+  void set_memory(const MemoryCard& card);
+  MemoryCard memory() const;
+
  private:
   struct Kept {
     std::atomic<std::uint64_t> sequence = 0;  // 0 while the words change
@@ -54,6 +59,7 @@ class Board {
   std::atomic<std::uint64_t> completed_ = 0;
   std::atomic<std::uint32_t> flags_ = 0;
   std::array<std::atomic<std::uint64_t>, kMaxCpus / 64> cpus_ = {};
+  std::array<std::atomic<std::uint64_t>, sizeof(MemoryCard) / 8> memory_ = {};
   std::array<Kept, kKeptOperations> kept_ = {};
 };
 

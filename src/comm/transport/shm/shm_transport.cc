@@ -51,10 +51,12 @@ Result<std::unique_ptr<ShmTransport>> ShmTransport::create(std::shared_ptr<const
     segment->demand_fences();
   }
   Board& board = segment->board(options.index);
-  board.set_cpus(allowed_cpus());
-  board.raise(Board::kAttached);
-  return std::unique_ptr<ShmTransport>(
+  std::unique_ptr<ShmTransport> transport(
       new ShmTransport(std::move(segment), std::move(options), fault, heaps));
+  board.set_cpus(allowed_cpus());
+  board.set_memory(transport->memory_.card());
+  board.raise(Board::kAttached);
+  return transport;
 }
 
 ShmTransport::ShmTransport(std::shared_ptr<const Segment> segment, ShmOptions options, Fault& fault,
@@ -261,6 +263,25 @@ std::byte* ShmTransport::map(std::int32_t peer, Window window) {
     lent_.push_back(std::move(there));
   }
   return address;
+}
+
+// Asked once. All ranks have attached when the first of them sends, and nobody asks before that.
+bool ShmTransport::reaches_all_memory() {
+  if (!reaches_all_memory_) {
+    reaches_all_memory_ = true;
+    for (std::uint32_t index = 0; index < segment_->shape().world; ++index) {
+      if (index != options_.index && !reaches(segment_->board(index).memory())) {
+        reaches_all_memory_ = false;
+      }
+    }
+  }
+  return *reaches_all_memory_;
+}
+
+Result<void> ShmTransport::fetch(std::int32_t peer, std::uint64_t address,
+                                 std::span<std::byte> into) {
+  const MemoryCard card = segment_->board(index_of(peer)).memory();
+  return read_memory(static_cast<pid_t>(card.pid), address, into);
 }
 
 bool ShmTransport::prefers_non_temporal(std::size_t bytes) const {

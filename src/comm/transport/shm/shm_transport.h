@@ -23,6 +23,7 @@
 #include "comm/transport/shm/heap.h"
 #include "comm/transport/shm/lane.h"
 #include "comm/transport/shm/latency.h"
+#include "comm/transport/shm/peer_memory.h"
 #include "comm/transport/shm/segment.h"
 #include "comm/transport/transport.h"
 
@@ -70,6 +71,8 @@ class ShmTransport final : public Transport {
   Window window_of(std::span<const std::byte> bytes) const override;
   std::byte* map(std::int32_t peer, Window window) override;
   void unmap() override { lent_.clear(); }
+  bool reaches_all_memory() override;
+  Result<void> fetch(std::int32_t peer, std::uint64_t address, std::span<std::byte> into) override;
   bool prefers_non_temporal(std::size_t bytes) const override;
 
  private:
@@ -111,7 +114,6 @@ class ShmTransport final : public Transport {
   bool is_crowded(std::chrono::steady_clock::time_point now);
   void sleep(std::chrono::microseconds limit);
   bool shares_cores();
-
   std::shared_ptr<const Segment> segment_;
   ShmOptions options_;
   Fault& fault_;
@@ -130,6 +132,8 @@ class ShmTransport final : public Transport {
   bool wants_room_ = false;  // something was refused for want of room since the last wait()
   std::atomic<bool> is_woken_ = false;
   LatencyProbe probe_;
+  OwnMemory memory_;
+  std::optional<bool> reaches_all_memory_;
   std::optional<bool> shares_cores_;  // known once all ranks are there
   std::optional<std::chrono::steady_clock::time_point> crowded_until_;
 };
