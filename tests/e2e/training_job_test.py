@@ -252,6 +252,16 @@ def test_failure_file_becomes_the_reason(jobs):
     assert "bad learning rate" in job["FailureReason"] and len(job["FailureReason"]) <= 1024
 
 
+def test_failure_file_of_a_program_that_ends_well_is_no_failure(jobs):
+    script = """
+open("/opt/ml/output/failure", "w").write("the third file is short")
+open("/opt/ml/model/weights", "w").write("trained")
+"""
+    job = jobs.run("failure-file", script, instances=2)
+    assert job["TrainingJobStatus"] == "Completed" and "FailureReason" not in job
+    assert jobs.artifact(job["TrainingJobName"]) == {"weights": b"trained"}
+
+
 def test_transitions_are_legal_and_in_order(jobs):
     job = jobs.run("transitions", "print('x')", instances=2)
     seen = [t["Status"] for t in job["SecondaryStatusTransitions"]]
