@@ -2,7 +2,6 @@
 // Communicator::create(): joins the ranks, and puts each one's parts together.
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <utility>
 
 #include <fcntl.h>
@@ -107,14 +106,6 @@ Result<std::vector<Fd>> make_segments(std::int32_t local_size) {
   return fds;
 }
 
-// TRAINYARD_COMM_FABRIC: libfabric's provider between hosts, where the options name none.
-std::string fabric_of(const CommunicatorOptions& options) {
-  const char* provider = std::getenv("TRAINYARD_COMM_FABRIC");
-  const std::string chosen =
-      options.fabric.empty() && provider != nullptr ? provider : options.fabric;
-  return std::string(trim(chosen.substr(0, chosen.find('\n'))));
-}
-
 // What rank 0 gives to all: the provider of libfabric, how long to sweep, then the table.
 std::string settings_of(const CommunicatorOptions& options) {
   std::string table = options.table.empty() ? to_string(default_choices()) : options.table;
@@ -125,7 +116,9 @@ std::string settings_of(const CommunicatorOptions& options) {
                          options.mesh_scratch != 0 ? options.mesh_scratch : mesh.scratch,
                          options.mesh_sort != 0 ? options.mesh_sort : mesh.sort);
   }
-  return fmt::format("fabric {}\nsweep {}\n{}", fabric_of(options), options.sweep.count(), table);
+  const std::string_view fabric =
+      std::string_view(options.fabric).substr(0, options.fabric.find('\n'));
+  return fmt::format("fabric {}\nsweep {}\n{}", trim(fabric), options.sweep.count(), table);
 }
 
 struct Given {
@@ -263,10 +256,8 @@ Result<std::unique_ptr<Transport>> Assembly::make_transport(std::uint32_t channe
       std::make_unique<Router>(std::move(near), std::move(far), std::move(is_near)));
 }
 
-// TRAINYARD_COMM_STATUS: a folder, in which each rank shows how far it is, to other processes.
 Result<void> Assembly::make_recorders() {
-  const char* folder = std::getenv("TRAINYARD_COMM_STATUS");
-  const Path place = folder == nullptr ? Path() : Path(folder);
+  const Path place(options_.status);
   YARD_TRY(parts_.recorder,
            Recorder::create(options_.name, options_.rank, place.empty() ? nullptr : &place));
   YARD_TRY(parts_.point_to_point_recorder,
@@ -328,6 +319,7 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
     YARD_TRY(endpoints_, open_endpoints({.name = options_.name,
                                          .rank = options_.rank,
                                          .provider = std::string(given.fabric),
+                                         .filter = options_.fabric_filter,
                                          .channels = kChannels,
                                          .time = options_.join_timeout},
                                         joined_, store_));

@@ -75,6 +75,8 @@ class Work {
   std::shared_ptr<State> state_;  // kept alive by the queue while the operation is in flight
 };
 
+// The library reads no environment variable, which would race with threads that set one: who makes
+// the options does. libfabric reads its own, FI_*.
 struct CommunicatorOptions {
   std::string name = "world";  // the same on all ranks, unique in the store
   std::int32_t rank = 0;
@@ -85,10 +87,17 @@ struct CommunicatorOptions {
   // Instead of what this machine says of itself: ranks that give the same share memory. For trials
   // of several hosts on one machine.
   std::string host;
+  // A folder for the sockets by which ranks of a host meet: those who share it, at the same path,
+  // share memory across network namespaces. Empty: sockets without a name in a file system.
+  std::string sockets;
+  // A folder in which this rank shows other processes how far it is, and leaves its flight record
+  // on an error. Empty: none.
+  std::string status;
   std::vector<std::string> transports;  // "shm", "tcp", "fabric": allowed ones; empty: all
   // Of rank 0, for all: a provider of libfabric, to be used between hosts instead of TCP
-  // ("tcp;ofi_rxm", "efa", ...; empty: TRAINYARD_COMM_FABRIC, or else TCP).
+  // ("tcp;ofi_rxm", "efa", ...; empty: TCP).
   std::string fabric;
+  std::string fabric_filter;  // libfabric's FI_PROVIDER, for the error when it leaves that out
   // Of rank 0, for all: the table of choices (schedule/choose.h; empty: the default one), the
   // mesh's buffers in bytes (0: the table's), and for how long to measure a better table before
   // create() returns (0: not at all).

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
+#include "comm/health/recorder.h"
 #include "comm/rendezvous/memory_store.h"
 
 namespace trainyard::comm {
@@ -31,24 +33,32 @@ std::string own_hosts(std::int32_t rank) {
   return std::to_string(rank);
 }
 
-// Runs `body` as each rank of a world, on threads.
-void run_world(std::int32_t size, HostOf host_of, const std::function<void(Communicator&)>& body,
-               milliseconds timeout = seconds(30)) {
+using Body = std::function<void(Communicator&)>;
+
+// Runs `body` as each rank of a world, on threads. `common` is for all.
+void run_world_with(const CommunicatorOptions& common, std::int32_t size, HostOf host_of,
+                    const Body& body) {
   MemoryStore store;
   std::vector<std::jthread> threads;
   for (std::int32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      CommunicatorOptions options;
+      CommunicatorOptions options = common;
       options.rank = rank;
       options.size = size;
       options.host = host_of(rank);
-      options.timeout = timeout;
       options.join_timeout = seconds(30);
       auto communicator = Communicator::create(options, store);
       ASSERT_TRUE(communicator) << communicator.error().message;
       body(**communicator);
     });
   }
+}
+
+void run_world(std::int32_t size, HostOf host_of, const Body& body,
+               milliseconds timeout = seconds(30)) {
+  CommunicatorOptions common;
+  common.timeout = timeout;
+  run_world_with(common, size, host_of, body);
 }
 
 std::span<std::byte> bytes_of(std::vector<float>& values) {
@@ -284,6 +294,31 @@ TEST(Allocate, GivesMemoryThatOperationsUseDirectly) {
     }
     EXPECT_EQ(values[kCount - 1], 16.0F);
   });
+}
+
+TEST(Create, RanksShowHowFarTheyAreInTheFolderOfTheOptions) {
+  const TempDir folder = *TempDir::make();
+  CommunicatorOptions options;
+  options.status = folder.path();
+  run_world_with(options, 2, one_host, [&](Communicator& communicator) {
+    ASSERT_TRUE(communicator.run(Operation{}));
+    const std::string file = "rank-" + std::to_string(communicator.rank()) + ".world";
+    const auto progress = read_progress(folder.path() / file);
+    ASSERT_TRUE(progress) << progress.error().message;
+    EXPECT_EQ(progress->completed, 1U);
+  });
+}
+
+TEST(Create, RanksMeetInTheFolderOfTheOptions) {
+  const TempDir folder = *TempDir::make();
+  CommunicatorOptions options;
+  options.sockets = folder.path();
+  run_world_with(options, 3, one_host, [](Communicator& communicator) {
+    std::vector<float> values = {1.0F};
+    EXPECT_TRUE(sum(communicator, values));
+    EXPECT_EQ(values[0], 3.0F);
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // none is left
 }
 
 TEST(Create, AWorldOfOneWorksAlone) {

@@ -18,9 +18,11 @@ def folder(tmp_path_factory):
 def world(torch, folder):
     mesh = folder / "mesh"
     mesh.write_text(f"{FIRST_LINE}\nall_gather private any any any mesh 65536\n")
+    shown = folder / "shown"
+    shown.mkdir()
     (folder / "mesh.bounded").write_text(f"{FIRST_LINE}\nmesh 16384 24576\n")
     return torch.run("tables.py", 2, TRAINYARD_COMM_SWEEP="10", TRAINYARD_COMM_TABLE=str(folder / "table"),
-                     MESH_TABLE=str(mesh))
+                     MESH_TABLE=str(mesh), SHOWN=str(shown))
 
 
 def tables(world, case):
@@ -66,6 +68,13 @@ def test_buffers_that_smddp_would_not_take_are_refused(world):
         assert "multiple of 8192" in line["text"]
     for line in world.of("no number"):
         assert line["text"] == "SMDDP_AG_SORT_BUFFER_SIZE_BYTES is 'large': it wants a number above 0"
+
+
+def test_the_library_is_told_what_else_the_environment_says(world):
+    world.assert_all_well("shown in a folder")
+    for line in world.of("no such provider"):
+        assert 'has no provider "opx"' in line["text"]
+        assert "FI_PROVIDER=efa leaves others out" in line["text"]
 
 
 def test_a_command_measures_and_writes_a_table(torch, folder):

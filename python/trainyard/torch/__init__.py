@@ -22,6 +22,7 @@ Environment:
                              bounds of the algorithm "mesh", as in SageMaker's library: bytes under way
                              from a rank (16 MiB), and an eighth of the largest result (128 MiB)
   TRAINYARD_COMM_BUCKETS     0: gradient buckets of DistributedDataParallel in ordinary memory
+  TRAINYARD_COMM_SOCKETS     a folder for the sockets by which ranks of a host meet, across network namespaces
   TRAINYARD_COMM_STATUS      a folder where each rank shows how far it is, to other processes
   TRAINYARD_DEFAULT_BACKEND  what scripts that name no backend get for tensors of the CPU; in jobs on CPUs
                              the platform says "yard", and under smdistributed "smddp" (_autoload.py)
@@ -96,16 +97,21 @@ def _sweep_ms(options):
     return 0 if options.global_ranks_in_group else _number("TRAINYARD_COMM_SWEEP", 1000)
 
 
+# What the library is told as the environment has it, in TRAINYARD_COMM_<NAME>.
+_TEXTS = ("interface", "host", "sockets", "status", "transports", "fabric")
+
+
 def _settings(options, sweep_ms=0):
+    """All that the environment says, read here: the library, on whose threads a variable may be set
+    meanwhile, reads none."""
     return {
         "name": _name(options),
         "rank": options.group_rank,
         "size": options.group_size,
         "timeout_ms": round(options.timeout / timedelta(milliseconds=1)),
         "where": _where(options.store),
-        "interface": os.environ.get("TRAINYARD_COMM_INTERFACE", ""),
-        "host": os.environ.get("TRAINYARD_COMM_HOST", ""),
-        "transports": os.environ.get("TRAINYARD_COMM_TRANSPORTS", ""),
+        **{name: os.environ.get(f"TRAINYARD_COMM_{name.upper()}", "") for name in _TEXTS},
+        "fabric_filter": os.environ.get("FI_PROVIDER", ""),
         "table": _table_of(options),
         "mesh_scratch": _number("SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES"),
         "mesh_sort": _number("SMDDP_AG_SORT_BUFFER_SIZE_BYTES"),

@@ -152,7 +152,11 @@ int yard_comm_create(const yard_comm_options* options, const yard_store* store, 
   own.join_timeout = std::chrono::milliseconds(options->join_timeout_ms);
   own.interface = text_of(options->interface_);
   own.host = text_of(options->host);
+  own.sockets = text_of(options->sockets);
+  own.status = text_of(options->status);
   own.transports = words_of(text_of(options->transports));
+  own.fabric = text_of(options->fabric);
+  own.fabric_filter = text_of(options->fabric_filter);
   own.table = text_of(options->table);
   own.mesh_scratch = options->mesh_scratch;
   own.mesh_sort = options->mesh_sort;

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a function here does; compare before anything else. */
-#define YARD_COMM_ABI 3
+#define YARD_COMM_ABI 4
 YARD_API int yard_comm_abi(void);
 
 /* base/result.h's codes, from 1. */
@@ -95,16 +95,22 @@ typedef struct yard_store {
   const char* where;
 } yard_store;
 
+/* As comm/communicator.h says. The library reads no environment variable: who fills this in does.
+ */
 typedef struct yard_comm_options {
   const char* name;
   int32_t rank;
   int32_t size;
   int64_t timeout_ms; /* of each operation */
   int64_t join_timeout_ms;
-  const char* interface_; /* rendezvous/interfaces.h; null or empty: automatic */
-  const char* host;       /* null or empty: what this machine says */
-  const char* transports; /* "shm,tcp"; null or empty: both */
+  const char* interface_;    /* rendezvous/interfaces.h; null or empty: automatic */
+  const char* host;          /* null or empty: what this machine says */
+  const char* sockets;       /* a folder; null or empty: no names in a file system */
+  const char* status;        /* a folder; null or empty: none */
+  const char* transports;    /* "shm,tcp,fabric"; null or empty: all */
+  const char* fabric_filter; /* libfabric's FI_PROVIDER; null or empty: not set */
   /* Of rank 0, for all. */
+  const char* fabric;    /* null or empty: TCP between hosts */
   const char* table;     /* null or empty: the default one */
   uint64_t mesh_scratch; /* bytes; 0: the table's */
   uint64_t mesh_sort;

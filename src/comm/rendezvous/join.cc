@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -82,8 +81,7 @@ class Joining {
 // Claims this rank's number in the store.
 Result<void> Joining::introduce() {
   SystemRandom random;
-  const char* folder = std::getenv("TRAINYARD_COMM_SOCKETS");
-  const std::string place = folder == nullptr ? "" : folder;
+  const std::string& place = options_.sockets;
   YARD_TRY(const Machine machine, read_this_machine(place));
   Member own{.rank = options_.rank,
              .size = options_.size,

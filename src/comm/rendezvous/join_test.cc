@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/fd.h"
+#include "base/file.h"
 #include "comm/rendezvous/frame.h"
 #include "comm/rendezvous/memory_store.h"
 
@@ -18,6 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 CommunicatorOptions options_of(std::int32_t rank, std::int32_t size) {
   CommunicatorOptions options;
@@ -192,6 +194,16 @@ TEST(Join, AWorldOfOneNeedsNobody) {
   ASSERT_TRUE(joined) << joined.error().message;
   EXPECT_EQ(joined->segments.size(), 2U);  // its own, which nobody else maps
   EXPECT_EQ(join(options_of(1, 1), store, make_segments, "").error().code, Code::kInvalidArgument);
+}
+
+TEST(Join, ListensInTheFolderForSockets) {
+  const TempDir folder = *TempDir::make();
+  MemoryStore store;
+  CommunicatorOptions options = options_of(0, 1);
+  options.sockets = folder.path();
+  const auto joined = join(options, store, make_segments, "");
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_THAT(joined->members[0].local_socket, StartsWith(options.sockets + "/comm-"));
 }
 
 TEST(Join, RefusesTimeOutsThatAreNone) {

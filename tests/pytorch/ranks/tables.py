@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of algorithms: measured when the group is made, kept in a file, chosen by later groups; and the
-variables of SageMaker's library that bound the mesh."""
+"""Tables of algorithms: measured when the group is made, kept in a file, chosen by later groups; the variables
+of SageMaker's library that bound the mesh; and others that the library is told of."""
 import os
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -68,6 +69,12 @@ def still_to_be_measured():
     assert unmeasured == yard.table(group_with(TRAINYARD_COMM_TABLE=""))
 
 
+def shown_in_a_folder():
+    folder = Path(os.environ["SHOWN"])
+    gathered_everywhere(group_with(TRAINYARD_COMM_STATUS=str(folder)))
+    assert list(folder.glob(f"rank-{RANK}.*"))
+
+
 dist.init_process_group("yard")
 attempt("measured at start", measured_at_start)
 dist.barrier()
@@ -78,6 +85,9 @@ attempt("bounded mesh", bounded_mesh)
 attempt("half bounded mesh", half_bounded_mesh)
 attempt("read by rank 0", read_by_rank_0)
 attempt("still to be measured", still_to_be_measured)
+attempt("shown in a folder", shown_in_a_folder)
+tell_error("no such provider", lambda: group_with(TRAINYARD_COMM_FABRIC="opx", TRAINYARD_COMM_HOST=HOSTS,
+                                                  FI_PROVIDER="efa"))
 tell_error("odd buffer", lambda: group_with(SMDDP_AG_SCRATCH_BUFFER_SIZE_BYTES="5000"))
 tell_error("no number", lambda: group_with(SMDDP_AG_SORT_BUFFER_SIZE_BYTES="large"))
 dist.destroy_process_group()

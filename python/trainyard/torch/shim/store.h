@@ -83,7 +83,11 @@ struct Settings {
   std::string where;  // the store
   std::string interface;
   std::string host;
+  std::string sockets;
+  std::string status;
   std::string transports;
+  std::string fabric_filter;
+  std::string fabric;
   std::string table;
   std::uint64_t mesh_scratch = 0;
   std::uint64_t mesh_sort = 0;
@@ -98,7 +102,11 @@ inline CommunicatorPtr join(const StorePtr& store, const Settings& settings) {
                                   .join_timeout_ms = settings.timeout.count(),
                                   .interface_ = settings.interface.c_str(),
                                   .host = settings.host.c_str(),
+                                  .sockets = settings.sockets.c_str(),
+                                  .status = settings.status.c_str(),
                                   .transports = settings.transports.c_str(),
+                                  .fabric_filter = settings.fabric_filter.c_str(),
+                                  .fabric = settings.fabric.c_str(),
                                   .table = settings.table.c_str(),
                                   .mesh_scratch = settings.mesh_scratch,
                                   .mesh_sort = settings.mesh_sort,

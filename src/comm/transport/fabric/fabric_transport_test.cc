@@ -32,6 +32,7 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using testing::FabricRanks;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::chrono::microseconds kTurn{2000};
 
@@ -356,6 +357,9 @@ TEST(FabricProvider, ThatIsNotThereIsNamed) {
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, Code::kNotFound);
   EXPECT_THAT(found.error().message, HasSubstr("has no provider \"opx\" for this machine"));
+  EXPECT_THAT(found.error().message, Not(HasSubstr("FI_PROVIDER")));
+  EXPECT_THAT(FabricProvider::find("opx", "", "efa").error().message,
+              HasSubstr("; FI_PROVIDER=efa leaves others out"));
 }
 
 TEST(FabricProvider, SaysWhereItIsWhenItIsNotAtAnAddress) {

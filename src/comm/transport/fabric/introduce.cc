@@ -117,7 +117,8 @@ Result<std::vector<std::unique_ptr<FabricEndpoint>>> open_endpoints(const Fabric
     }
     YARD_TRY(const FabricProvider provider,
              FabricProvider::find(world.provider,
-                                  address_to_bind(joined.data_addresses, joined.hosts, own)));
+                                  address_to_bind(joined.data_addresses, joined.hosts, own),
+                                  world.filter));
     std::vector<std::string> addresses;
     for (std::uint32_t channel = 0; channel < world.channels; ++channel) {
       YARD_TRY(auto endpoint, FabricEndpoint::open(provider, joined.members.size()));

@@ -44,6 +44,7 @@ struct FabricWorld {
   std::string name;
   std::int32_t rank = 0;
   std::string provider;
+  std::string filter;  // what FI_PROVIDER says, for the error when it leaves the provider out
   std::uint32_t channels = 1;
   std::chrono::milliseconds time = std::chrono::minutes(5);
 };

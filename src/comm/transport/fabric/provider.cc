@@ -53,19 +53,26 @@ std::string ip_address_of(const fi_info& info) {
                                                                                      : text.data();
 }
 
-Error missing(const FabricLibrary& library, const std::string& name, const std::string& where,
+struct Wanted {
+  const std::string& name;
+  const std::string& filter;
+};
+
+Error missing(const FabricLibrary& library, const Wanted& wanted, const std::string& where,
               const std::string& why) {
-  const char* only = std::getenv("FI_PROVIDER");
-  return {
-      Code::kNotFound,
-      fmt::format("libfabric {} has no provider \"{}\" for this machine{}: {}{}", library.version(),
-                  name, where, why,
-                  only == nullptr ? "" : fmt::format("; FI_PROVIDER={} leaves others out", only))};
+  return {Code::kNotFound,
+          fmt::format("libfabric {} has no provider \"{}\" for this machine{}: {}{}",
+                      library.version(), wanted.name, where, why,
+                      wanted.filter.empty()
+                          ? ""
+                          : fmt::format("; FI_PROVIDER={} leaves others out", wanted.filter))};
 }
 
 }  // namespace
 
-Result<FabricProvider> FabricProvider::find(const std::string& name, const std::string& address) {
+Result<FabricProvider> FabricProvider::find(const std::string& name, const std::string& address,
+                                            const std::string& filter) {
+  const Wanted wanted{.name = name, .filter = filter};
   YARD_TRY(const FabricLibrary library, FabricLibrary::load());
   FabricProvider provider(library, name);
   if (provider.has_names()) {
@@ -73,7 +80,7 @@ Result<FabricProvider> FabricProvider::find(const std::string& name, const std::
   }
   const auto found = library.find(*make_hints(library, name));
   if (!found) {
-    return missing(library, name, "", found.error().message);
+    return missing(library, wanted, "", found.error().message);
   }
   const FabricInfo all(*found, InfoFree{library});
   const fi_info* chosen = all.get();
@@ -87,7 +94,7 @@ Result<FabricProvider> FabricProvider::find(const std::string& name, const std::
     chosen = chosen->next;
   }
   if (chosen == nullptr) {
-    return missing(library, name, " at " + address, "it is at " + addresses);
+    return missing(library, wanted, " at " + address, "it is at " + addresses);
   }
   provider.info_ = std::shared_ptr<const fi_info>(
       library.copy(chosen), [library](fi_info* info) { library.free_info(info); });

@@ -21,9 +21,11 @@ using FabricInfo = std::unique_ptr<fi_info, InfoFree>;
 class FabricProvider {
  public:
   // `name`: "tcp;ofi_rxm", "shm", "efa", "verbs;ofi_rxm": as fi_info(1) shows it. `address`: of
-  // this machine, for providers that go by IP addresses; empty: their choice. kNotFound: there is
-  // no such provider for this machine, or not at this address.
-  static Result<FabricProvider> find(const std::string& name, const std::string& address);
+  // this machine, for providers that go by IP addresses; empty: their choice. `filter`: what
+  // FI_PROVIDER says, for the error when it leaves this one out. kNotFound: there is no such
+  // provider for this machine, or not at this address.
+  static Result<FabricProvider> find(const std::string& name, const std::string& address,
+                                     const std::string& filter = "");
 
   const FabricLibrary& library() const { return library_; }
   const std::string& name() const { return name_; }
