@@ -23,9 +23,6 @@ constexpr std::size_t kMaxMessage = (std::size_t{128} << 10) - 4096;
 constexpr std::uint64_t kLeastStep = 16;
 constexpr std::size_t kReceivesAhead = 2;  // to each peer
 constexpr int kLooks = 20;                 // of a caller who spins, before it sleeps
-// The watchdog sees the same death on its own connection, and says more.
-constexpr milliseconds kLetOthersExplain{1200};
-constexpr milliseconds kLookAtBroken{50};
 constexpr std::chrono::seconds kLinger{5};
 
 }  // namespace
@@ -117,7 +114,7 @@ void FabricTransport::pump(std::int32_t rank) {
       end(request);
       if (!taken) {
         peer.has_lost = true;
-        note_broken(rank, taken.error().message);
+        broken_.note(rank, taken.error().message);
       }
       break;
     }
@@ -144,7 +141,7 @@ void FabricTransport::await_credit(std::int32_t rank) {
 // To a peer that goes they need not come, nor from one that goes.
 void FabricTransport::send_credits(std::int32_t rank) {
   Peer& peer = peer_of(rank);
-  while (peer.owed > 0 && peer.broken.empty() && !peer.has_left && !is_ending_) {
+  while (peer.owed > 0 && !broken_.has(rank) && !peer.has_left && !is_ending_) {
     Request* request = make_request(Use::kCreditSend, rank);
     const auto tag = tag_of(world_, TagKind::kCredit, options_.rank, peer.credits);
     const auto taken = endpoint_->try_send(rank, tag, {}, *request);
@@ -238,7 +235,7 @@ void FabricTransport::post_receives(std::int32_t rank) {
     if (!posted || !*posted) {
       end(request);
       if (!posted) {
-        note_broken(rank, posted.error().message);
+        broken_.note(rank, posted.error().message);
       }
       return;
     }
@@ -321,7 +318,7 @@ void FabricTransport::complete(const Completion& completion) {
   const bool is_needed = request->use == Use::kSend || request->use == Use::kReceive ||
                          request->use == Use::kCreditReceive;
   if (!is_good && is_needed) {
-    note_broken(request->peer, completion.error);
+    broken_.note(request->peer, completion.error);
   }
   switch (request->use) {
     case Use::kReceive:  // stays the first of its peer, and is never complete after an error
@@ -375,28 +372,16 @@ void FabricTransport::raise(Error error) {
   }
 }
 
-void FabricTransport::note_broken(std::int32_t rank, const std::string& why) {
-  Peer& peer = peer_of(rank);
-  if (peer.broken.empty()) {
-    peer.broken = why;
-    peer.broken_at = steady_clock::now();
-  }
-}
-
-// Only what is still needed: a peer that has left in order may be out of reach.
 void FabricTransport::raise_broken() {
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    const Peer& peer = peers_[rank];
-    if (peer.broken.empty() || steady_clock::now() < peer.broken_at + kLetOthersExplain) {
-      continue;
-    }
-    const bool is_needed =
-        std::ranges::find(watched_, static_cast<std::int32_t>(rank)) != watched_.end() ||
-        !peer.queue.empty() || peer.under_way > 0 || peer.has_lost;
-    if (is_needed) {
-      raise({Code::kUnavailable, fmt::format("libfabric does not reach {} any more: {}",
-                                             options_.names[rank], peer.broken)});
-    }
+  const auto due = broken_.due([&](std::int32_t rank) {
+    const Peer& peer = peer_of(rank);
+    return std::ranges::find(watched_, rank) != watched_.end() || !peer.queue.empty() ||
+           peer.under_way > 0 || peer.has_lost;
+  });
+  if (due) {
+    const std::string& name = options_.names[static_cast<std::size_t>(due->rank)];
+    raise({Code::kUnavailable,
+           fmt::format("libfabric does not reach {} any more: {}", name, due->why)});
   }
 }
 
@@ -407,10 +392,8 @@ void FabricTransport::wait(Patience patience, microseconds limit) {
     ::sched_yield();
     has_moved = progress();
   }
-  const bool is_broken =
-      std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.broken.empty(); });
   if (!has_moved) {
-    endpoint_->wait(news_.get(), is_broken ? std::min<microseconds>(limit, kLookAtBroken) : limit);
+    endpoint_->wait(news_.get(), broken_.limit(limit));
     // Read here only: a wake-up that came before this wait must end it.
     eventfd_t drained = 0;
     ::eventfd_read(news_.get(), &drained);
@@ -419,7 +402,7 @@ void FabricTransport::wait(Patience patience, microseconds limit) {
   if (has_moved) {
     pump_all();
   }
-  if (is_broken) {
+  if (!broken_.is_empty()) {
     raise_broken();
   }
   watched_.clear();

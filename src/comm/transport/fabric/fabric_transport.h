@@ -5,9 +5,8 @@
 // each sender a window of messages, and opens it again as it releases them; beyond that they wait
 // at the sender. What is granted may lie at the receiver before it is asked for.
 //
-// A peer that cannot be reached is a fault; it waits a moment before it raises it, so that the
-// watchdog, which knows why, comes first. A dead peer may show in nothing else than silence: the
-// watchdog and the time-out of the operation end that.
+// A peer that cannot be reached is a fault, as broken_peers.h says. A dead one may show in nothing
+// else than silence: the watchdog and the time-out of the operation end that.
 //
 // Who leaves says goodbye to all with whom it spoke, and stays, up to 5 s, until they have answered
 // with theirs, which they do as soon as they look: a provider's socket that closes while something
@@ -24,6 +23,7 @@
 
 #include "base/fd.h"
 #include "comm/health/fault.h"
+#include "comm/transport/broken_peers.h"
 #include "comm/transport/fabric/endpoint.h"
 #include "comm/transport/fabric/pool.h"
 #include "comm/transport/transport.h"
@@ -114,8 +114,6 @@ class FabricTransport final : public Transport {
     bool has_goodbye = false;  // ours was given to the provider
     bool goodbye_is_under_way = false;
 
-    std::chrono::steady_clock::time_point broken_at;
-    std::string broken;     // why
     bool has_lost = false;  // a message to it
   };
 
@@ -133,7 +131,6 @@ class FabricTransport final : public Transport {
   bool look(std::int32_t rank);
   bool progress();
   void complete(const Completion& completion);
-  void note_broken(std::int32_t rank, const std::string& why);
   void raise_broken();
   void raise(Error error);
 
@@ -150,6 +147,7 @@ class FabricTransport final : public Transport {
   BufferPool::Lease reserved_;
   std::size_t reserved_bytes_ = 0;
   std::vector<Peer> peers_;
+  BrokenPeers broken_;
   std::vector<Completion> completions_;
   std::vector<std::int32_t> watched_;  // asked for a message in vain since the last wait()
   Fd news_;                            // wake()

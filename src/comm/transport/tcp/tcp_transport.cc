@@ -16,8 +16,6 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The watchdog sees the same death on its own connection, and says more.
-constexpr milliseconds kLetOthersExplain{1200};
 constexpr milliseconds kCheck{500};
 constexpr std::chrono::seconds kLastMessages{5};
 constexpr int kLooks = 20;  // of a caller who spins, before it sleeps in the kernel
@@ -34,8 +32,7 @@ TcpTransport::TcpTransport(TcpOptions options, Acceptor& acceptor, Fault& fault)
     options_.connections = default_connections();
   }
   for (std::size_t rank = 0; rank < options_.peers.size(); ++rank) {
-    peers_.push_back(
-        Peer{.out = nullptr, .in = Inlet(options_.max_message), .broken_at = {}, .broken = {}});
+    peers_.push_back(Peer{.out = nullptr, .in = Inlet(options_.max_message)});
   }
   news_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const auto tell = [fd = news_.get()] { ::eventfd_write(fd, 1); };
@@ -121,7 +118,7 @@ void TcpTransport::pump(std::int32_t rank) {
   const Result<void> status = peer.out->pump();
   if (!status) {
     peer.takes_nothing = true;
-    note_broken(rank, status.error());
+    broken_.note(rank, status.error().message);
   }
 }
 
@@ -157,7 +154,7 @@ const Inbound* TcpTransport::try_receive(std::int32_t rank, std::span<std::byte>
     }
     if (!is_whole) {
       peer.has_ended = true;
-      note_broken(rank, is_whole.error());
+      broken_.note(rank, is_whole.error().message);
     }
   }
   if (std::ranges::find(watched_, rank) == watched_.end()) {
@@ -188,28 +185,16 @@ bool TcpTransport::flush() {
   return is_idle;
 }
 
-void TcpTransport::note_broken(std::int32_t rank, const Error& error) {
-  Peer& peer = peer_of(rank);
-  if (peer.broken.empty()) {
-    peer.broken = error.message;
-    peer.broken_at = steady_clock::now();
-  }
-}
-
-// Only what is still needed: a peer that has left in order may close what nobody reads from.
 void TcpTransport::raise_broken() {
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    const Peer& peer = peers_[rank];
-    if (peer.broken.empty() || steady_clock::now() < peer.broken_at + kLetOthersExplain) {
-      continue;
-    }
-    const bool is_needed =
-        std::ranges::find(watched_, static_cast<std::int32_t>(rank)) != watched_.end() ||
-        (peer.out != nullptr && !peer.out->is_idle());
-    if (is_needed) {
-      fault_.raise({Code::kUnavailable, fmt::format("the connection to {} is broken: {}",
-                                                    options_.names[rank], peer.broken)});
-    }
+  const auto due = broken_.due([&](std::int32_t rank) {
+    const Peer& peer = peer_of(rank);
+    return std::ranges::find(watched_, rank) != watched_.end() ||
+           (peer.out != nullptr && !peer.out->is_idle());
+  });
+  if (due) {
+    const std::string& name = options_.names[static_cast<std::size_t>(due->rank)];
+    fault_.raise(
+        {Code::kUnavailable, fmt::format("the connection to {} is broken: {}", name, due->why)});
   }
 }
 
@@ -219,7 +204,7 @@ void TcpTransport::take_news() {
     if (opened.connections) {
       peer_of(opened.rank).out->attach(std::move(*opened.connections));
     } else {
-      note_broken(opened.rank, opened.connections.error());
+      broken_.note(opened.rank, opened.connections.error().message);
     }
   }
   for (Arrival& arrival : acceptor_.take(options_.channel)) {
@@ -240,9 +225,7 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
     }
   }
   check_unheard();
-  bool is_broken = false;
   for (const Peer& peer : peers_) {
-    is_broken = is_broken || !peer.broken.empty();
     if (peer.out != nullptr && !peer.takes_nothing) {
       peer.out->list(entries);
     }
@@ -255,14 +238,14 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
     }
   }
   if (found == 0) {
-    const auto most = is_broken ? std::min<microseconds>(limit, milliseconds(50)) : limit;
+    const auto most = broken_.limit(limit);
     const timespec time{.tv_sec = most.count() / 1000000, .tv_nsec = most.count() % 1000000 * 1000};
     ::ppoll(entries.data(), entries.size(), &time, nullptr);
   }
   // Read here only: a wake-up that came before this wait must end it.
   eventfd_t drained = 0;
   has_news_ = ::eventfd_read(news_.get(), &drained) == 0 || has_news_;
-  if (is_broken) {
+  if (!broken_.is_empty()) {
     raise_broken();
   }
   watched_.clear();
@@ -277,9 +260,9 @@ void TcpTransport::check_unheard() {
   next_check_ = now + kCheck;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     Peer& peer = peers_[rank];
-    if (peer.out != nullptr && peer.broken.empty() && peer.out->is_silent(now)) {
-      note_broken(static_cast<std::int32_t>(rank),
-                  {Code::kUnavailable, "its host has acknowledged nothing for 4 s"});
+    const auto number = static_cast<std::int32_t>(rank);
+    if (peer.out != nullptr && !broken_.has(number) && peer.out->is_silent(now)) {
+      broken_.note(number, "its host has acknowledged nothing for 4 s");
     }
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between ranks over TCP. Connections are opened by the first message to a peer, one way
 // each, while it waits; payloads go from the user's memory to the kernel, and from the kernel to
-// the user's memory, when the receiver knows where. A connection that breaks is a fault; it waits a
-// moment before it raises it, so that the watchdog, which knows why, comes first.
+// the user's memory, when the receiver knows where. A connection that breaks is a fault, as
+// broken_peers.h says.
 #pragma once
 
 #include <chrono>
@@ -17,6 +17,7 @@
 
 #include "comm/health/fault.h"
 #include "comm/rendezvous/join.h"
+#include "comm/transport/broken_peers.h"
 #include "comm/transport/tcp/acceptor.h"
 #include "comm/transport/tcp/inlet.h"
 #include "comm/transport/tcp/opener.h"
@@ -66,8 +67,6 @@ class TcpTransport final : public Transport {
   struct Peer {
     std::unique_ptr<Outlet> out;  // from the first message on
     Inlet in;
-    std::chrono::steady_clock::time_point broken_at;
-    std::string broken;  // why
     // Either direction goes on without the other: a peer that has all it needs may leave while what
     // it sent is still unread here, or what was lent to the kernel not yet given back.
     bool has_ended = false;      // nothing more comes from it
@@ -84,7 +83,6 @@ class TcpTransport final : public Transport {
   void send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
             const Staging& staging);
   void pump(std::int32_t rank);
-  void note_broken(std::int32_t rank, const Error& error);
   void raise_broken();
   void check_unheard();
   void take_news();
@@ -93,6 +91,7 @@ class TcpTransport final : public Transport {
   Acceptor& acceptor_;
   Fault& fault_;
   std::vector<Peer> peers_;
+  BrokenPeers broken_;
   std::vector<Staging> stagings_;
   Staging reserved_;
   std::size_t reserved_bytes_ = 0;
