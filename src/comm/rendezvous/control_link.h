@@ -28,7 +28,7 @@ class ControlLink {
   // From someone who may be anyone, messages of up to `most_bytes` are read, until trust().
   explicit ControlLink(Fd fd, std::size_t most_bytes = kMaxFrame)
       : fd_(std::move(fd)), kept_(fd_.get()), reader_(most_bytes) {}
-  ControlLink(ControlLink&&) = default;
+  ControlLink(ControlLink&&) noexcept = default;
   ControlLink& operator=(ControlLink&&) = delete;  // a number that is closed may be another's
   void trust() { reader_.allow(kMaxFrame); }
 

@@ -10,9 +10,11 @@
 
 #include "base/result.h"
 
+// NOLINTBEGIN(readability-identifier-naming): libfabric's names
 struct fi_info;
 struct fi_fabric_attr;
 struct fid_fabric;
+// NOLINTEND(readability-identifier-naming)
 
 namespace trainyard::comm {
 
