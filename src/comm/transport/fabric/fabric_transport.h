@@ -10,7 +10,12 @@
 //
 // Who leaves says goodbye to all with whom it spoke, and stays, up to 5 s, until they have answered
 // with theirs, which they do as soon as they look: a provider's socket that closes while something
-// still comes may drop what it has not delivered. After its goodbye nobody sends a credit.
+// still comes may drop what it has not delivered. After its goodbye nobody sends a credit. Nothing
+// tells sooner that they have it all: progress is made by who looks (FI_PROGRESS_MANUAL), so a peer
+// that computes answers at no level, FI_DELIVERY_COMPLETE included, and what its kernel has
+// acknowledged is lost all the same when a socket closes over bytes that nobody has read. A thread
+// on every rank that looks now and then would end the wait; it would take cores from all, all the
+// time, for the sake of one that leaves long before the others.
 #pragma once
 
 #include <chrono>
