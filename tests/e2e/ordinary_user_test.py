@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is different without root: the machine's network is shared, and user namespaces do the rest.
 The tests marked `both_ways` in the other files are the rest of the evidence."""
+import collections
+import contextlib
 import json
 import os
+import random
 import re
+import socket
 import stat
+import threading
 
 import pytest
 from conftest import Jobs, Server, jobs_on, wait_for
@@ -86,6 +91,46 @@ def test_two_jobs_train_at_once_with_the_port_of_each(ordinary_jobs):
         assert sorted(match[1] for match in found if match) == ["0", "1"], jobs.lines(name)
         ports |= {match[2] for match in found if match}
     assert len(ports) == 2, ports
+
+
+@contextlib.contextmanager
+def ports_grabbed():
+    """Somebody takes free ports all the time, as programs do that ask the kernel for one, and holds hundreds."""
+    ended, held = threading.Event(), collections.deque(maxlen=300)
+
+    def grab():
+        while not ended.wait(0.002):
+            held.append(socket.create_server((random.choice(("", "127.0.0.1")), 0)))
+    grabber = threading.Thread(target=grab)
+    grabber.start()
+    try:
+        yield
+        assert len(held) == held.maxlen
+    finally:
+        ended.set()
+        grabber.join()
+        for listener in held:
+            listener.close()
+
+
+# cases.md 4: a port that was free a moment ago. MASTER_PORT is bound at all addresses, as torch does it.
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_hundred_launches_in_a_row_find_their_ports_beside_a_program_that_grabs_some(ordinary_jobs):
+    jobs = ordinary_jobs
+    script = '''
+import os, socket
+first = int(os.environ["TRAINYARD_PORTS"].split("-")[0])
+listeners = [socket.create_server(("", int(os.environ["MASTER_PORT"]))),
+             socket.create_server((os.environ["CURRENT_HOST"], first))]
+print("bound", len(listeners))
+'''
+    with ports_grabbed():
+        for _ in range(200):
+            job = jobs.run("grabbed", script, torchrun=True)
+            assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+            name = job["TrainingJobName"]
+            assert "bound 2" in jobs.lines(name) and len(jobs.attempts(name)) == 1
 
 
 def test_the_container_is_that_of_the_contract(ordinary_jobs):
