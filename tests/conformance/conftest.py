@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from conftest import ROOT, Server, wait_for
+from wheels import wheel
 
 HERE = ROOT / "tests/conformance"
 STEPS = "4"
@@ -20,6 +21,9 @@ class Sessions:
         self.server, self.folder, self.running = server, folder, {}
         text = "\n".join(p.read_text() for p in sorted(ROOT.glob("docs/**/*.md")))
         (folder / "corpus.txt").write_text(text)
+        name, content = wheel("greeting", "1.0", {"greeting.py": "TEXT = 'good morning'\n"})
+        (folder / name).write_bytes(content)
+        self.wheel = folder / name
 
     def start(self, name, environment, *command):
         done = subprocess.run([ROOT / "tools/python_env", environment], stdout=subprocess.PIPE, text=True, check=True)
@@ -34,7 +38,8 @@ class Sessions:
         """The example of an SDK, and a user's session that reads back what the example did."""
         self.start(f"example{version}", f"sdk{version}", ROOT / f"examples/llm/submit_sdk{version}.py",
                    "--text", self.folder / "corpus.txt", "--steps", STEPS)
-        self.start(f"user{version}", f"sdk{version}", HERE / f"sdk/user{version}.py", f"llm-sdk{version}")
+        self.start(f"user{version}", f"sdk{version}", HERE / f"sdk/user{version}.py", f"llm-sdk{version}",
+                   {2: self.folder / "corpus.txt", 3: self.wheel}[version])
 
     def printed(self, name):
         """All that a program has printed; fails the test when it failed."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's session with the SageMaker Python SDK v3, and what it gave him, as JSON on the last line.
 
-Runs a job that fails and one by torchrun, and reads back the job whose name holds the first argument, which another
-session has started.
+Runs a job that fails, one by torchrun and one that brings the package of the second argument, and reads back the job
+whose name holds the first argument, which another session has started.
 """
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -21,20 +22,25 @@ from sagemaker.train.distributed import Torchrun
 
 IMAGE = "trainyard/pytorch"
 FAILS = 'raise ValueError("the vocabulary is empty")'
+IMPORTS = 'import greeting; print("imported", greeting.TEXT)'
 RANKS = 'import os; print("rank", os.environ["RANK"], "by default", os.environ.get("TRAINYARD_DEFAULT_BACKEND"))'
 
 session = Session()
 
 
-def trainer(name, script, instances=1, **options):
-    folder = tempfile.mkdtemp()
+def trainer(name, script, instances=1, wheel=None, **options):
+    folder, source = tempfile.mkdtemp(), {}
     Path(folder, "main.py").write_text(script)
+    if wheel:
+        shutil.copy(wheel, folder)
+        Path(folder, "needs.txt").write_text("--no-index\n--find-links .\ngreeting==1.0\n")
+        source["requirements"] = "needs.txt"
     return ModelTrainer(training_image=IMAGE, base_job_name=name, role="trainyard",
-                        source_code=SourceCode(source_dir=folder, entry_script="main.py"),
+                        source_code=SourceCode(source_dir=folder, entry_script="main.py", **source),
                         compute=Compute(instance_type="ml.c5.xlarge", instance_count=instances), **options)
 
 
-def run_by_torchrun(started):
+def ended(started):
     job = started._latest_training_job
     job.wait(poll=1)
     events = session.boto_session.client("logs").filter_log_events(
@@ -78,8 +84,11 @@ def account_settings():
 
 def main():
     by_torchrun = trainer("torchrun3", RANKS, 2, distributed=Torchrun())
-    by_torchrun.train(wait=False)
-    found = {"fail": fail(), "torchrun": run_by_torchrun(by_torchrun), "job": read_back(sys.argv[1]),
+    with_package = trainer("package3", IMPORTS, wheel=sys.argv[2])
+    for started in (by_torchrun, with_package):
+        started.train(wait=False)
+    found = {"fail": fail(), "torchrun": ended(by_torchrun), "package": ended(with_package),
+             "job": read_back(sys.argv[1]),
              "create_role": create_a_role(), "role": get_execution_role(session), "lambda": account_settings(),
              "account": session.account_id()}
     print(json.dumps(found, default=str))
