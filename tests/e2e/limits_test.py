@@ -2,6 +2,7 @@
 """The limits of StoppingCondition on programs that would go on for ever."""
 import pytest
 from conftest import jobs_on, wait_for
+from machines import Machine
 
 pytestmark = pytest.mark.root
 
@@ -60,3 +61,20 @@ def test_a_spot_job_that_gets_no_machine_in_its_time_ends_without_having_run(tmp
         assert "0 of 1 needed instances free" in steps(job)[0][1]
         assert steps(job)[-1][1].endswith("before its instances started")
         assert jobs.describe(holder)["TrainingJobStatus"] == "InProgress"
+
+
+# cases.md 80
+def test_a_program_whose_server_is_gone_ends_in_time_and_its_model_waits(tmp_path):
+    with jobs_on(tmp_path, "stop_grace_seconds: 1\n") as jobs:
+        name = jobs.create("orphan", files={"train.sh": "echo up\n" + SAVES_WHEN_STOPPED}, program="train.sh",
+                           StoppingCondition={"MaxRuntimeInSeconds": 10})
+        wait_for(lambda: "up" in jobs.lines_so_far(name), 60, "start of the program")
+        saved = Machine(jobs.server, name).scratch / "ml/model/algo-1"
+        jobs.server.kill()
+        wait_for(saved.exists, 60, "the program being stopped by its instance")
+        jobs.server.start()
+        job = jobs.wait(name)
+        assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded"), job
+        assert jobs.artifact(name) == {"algo-1": b"as far as it got\n"}
+        assert len(jobs.attempts(name)) == 1
+        assert any("the server is away, and MaxRuntimeInSeconds" in line for line in jobs.lines(name))
