@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/text.h"
 #include "comm/communicator.h"
@@ -167,6 +168,7 @@ class Assembly {
   std::unique_ptr<Transport> make_far(std::uint32_t channel);
   std::unique_ptr<Transport> make_fabric(std::uint32_t channel);
   std::vector<std::string> names() const;
+  std::string transports() const;
   Result<void> make_recorders();
   std::shared_ptr<WatchedBoard> make_board();
 
@@ -256,14 +258,33 @@ Result<std::unique_ptr<Transport>> Assembly::make_transport(std::uint32_t channe
       std::make_unique<Router>(std::move(near), std::move(far), std::move(is_near)));
 }
 
+// "shm,tcp" of a rank that has peers on its host and elsewhere.
+std::string Assembly::transports() const {
+  std::string near = joined_.segments.empty() ? "" : "shm";
+  if (joined_.hosts.ranks.size() == 1) {
+    return near;
+  }
+  return near + (near.empty() ? "" : ",") + (endpoints_.empty() ? "tcp" : "fabric");
+}
+
+// Nobody's training fails because nobody can look on.
 Result<void> Assembly::make_recorders() {
   const Path place(options_.status);
-  YARD_TRY(parts_.recorder,
-           Recorder::create(options_.name, options_.rank, place.empty() ? nullptr : &place));
+  auto shown = Recorder::create(options_.name, options_.rank, place.empty() ? nullptr : &place);
+  if (!shown && !place.empty()) {
+    log_warning(shown.error()
+                    .in(fmt::format("comm: '{}' shows nobody how far it is", options_.name))
+                    .message);
+    shown = Recorder::create(options_.name, options_.rank, nullptr);
+  }
+  YARD_TRY(parts_.recorder, std::move(shown));
   YARD_TRY(parts_.point_to_point_recorder,
            Recorder::create(options_.name + ".p2p", options_.rank, nullptr));
-  parts_.dump = [dump = FlightDump{.name = options_.name, .rank = options_.rank, .folder = place}](
-                    const std::optional<Error>& fault, const std::string& record) {
+  parts_.dump = [dump = FlightDump{.name = options_.name,
+                                   .rank = options_.rank,
+                                   .folder = place,
+                                   .transports = transports()}](const std::optional<Error>& fault,
+                                                                const std::string& record) {
     dump.write(fault, record);
   };
   return {};

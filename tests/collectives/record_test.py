@@ -46,7 +46,7 @@ def test_the_flight_record_is_written_on_sigusr2_amid_an_operation(make_world, s
     wait_for(record.exists, 5, "the flight record")
     assert time.monotonic() - at < patience(1)
     head, *rest = operations(record.read_text())
-    assert head == {"communicator": "world", "rank": 0}
+    assert head == {"communicator": "world", "rank": 0, "transports": "tcp"}
     assert [(one["sequence"], one["op"], one["count"], one["state"]) for one in rest] == [
         (1, "barrier", 0, "completed"), (2, "all_reduce", 100, "started")]
     world[1].begin("run", kind="all_reduce", count=100)
@@ -85,3 +85,11 @@ def test_a_fault_shows_its_last_operations_on_the_log_when_there_is_no_folder(ma
     shown = [json.loads(line[line.index("{"):]) for line in lines[1:]]
     assert [one["sequence"] for one in shown] == list(range(6, 22))
     assert shown[-1]["op"] == "all_reduce" and shown[-1]["state"] in ("started", "failed")
+
+
+def test_a_world_works_on_where_nobody_can_look_on(make_world, tmp_path):
+    missing = tmp_path / "nowhere"
+    world = make_world("shm2", TRAINYARD_COMM_STATUS=str(missing), RANK_LOG=str(tmp_path / "log")).create()
+    assert {answer.code for answer in world.all("run", kind="barrier")} == {"OK"}
+    assert (tmp_path / "log").read_text().count("'world' shows nobody how far it is") == 2
+    assert not missing.exists()

@@ -47,14 +47,16 @@ void FlightDump::write(const std::optional<Error>& fault, const std::string& rec
   }
   const Path file = folder / fmt::format("flight-rank-{}.{}.jsonl", rank, as_file_name(name));
   nlohmann::json head = {{"rank", rank}, {"communicator", name}};
+  if (!transports.empty()) {
+    head["transports"] = transports;
+  }
   if (fault) {
     head["fault"] = fault->message;
   }
   const Result<void> written = write_file(file, dump_json(head) + "\n" + record);
-  if (!written) {
-    log_warning(
-        fmt::format("{}; its flight record cannot be written: {}", what, written.error().message));
-  }
+  log_warning(written ? fmt::format("{}; its flight record is {}", what, file.string())
+                      : fmt::format("{}; its flight record cannot be written: {}", what,
+                                    written.error().message));
 }
 
 }  // namespace trainyard::comm

@@ -23,7 +23,10 @@ std::string numbered(int count) {
 TEST(FlightDump, GoesIntoAFileWhereThereIsAFolder) {
   const auto folder = TempDir::make();
   const FlightDump dump{.name = "pair/of_0", .rank = 3, .folder = folder->path()};
+  ::testing::internal::CaptureStderr();
   dump.write(kDeath, numbered(2));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("died: \"it\" has ended; its flight record is " + folder->path().string()));
   EXPECT_EQ(*read_file(folder->path() / "flight-rank-3.pair_of_0.jsonl"),
             R"({"communicator":"pair/of_0","fault":"rank 1 died: \"it\" has ended","rank":3})"
             "\n{\"sequence\":1}\n{\"sequence\":2}\n");
@@ -31,10 +34,12 @@ TEST(FlightDump, GoesIntoAFileWhereThereIsAFolder) {
 
 TEST(FlightDump, NamesNoFaultWhereThereIsNone) {
   const auto folder = TempDir::make();
-  const FlightDump dump{.name = "world", .rank = 3, .folder = folder->path()};
+  const FlightDump dump{
+      .name = "world", .rank = 3, .folder = folder->path(), .transports = "shm,tcp"};
   dump.write(std::nullopt, numbered(1));
   EXPECT_EQ(*read_file(folder->path() / "flight-rank-3.world.jsonl"),
-            "{\"communicator\":\"world\",\"rank\":3}\n{\"sequence\":1}\n");
+            "{\"communicator\":\"world\",\"rank\":3,\"transports\":\"shm,tcp\"}\n"
+            "{\"sequence\":1}\n");
 }
 
 TEST(FlightDump, ShowsTheLast16OperationsOtherwise) {

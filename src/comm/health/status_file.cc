@@ -86,8 +86,9 @@ Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
   for (int left = kTries; true; --left) {
     std::string name = path.parent_path() / ("." + path.filename().string() + ".XXXXXX");
     YARD_TRY(Locked made, make_locked(name));
-    if (::ftruncate(made.fd.get(), static_cast<off_t>(bytes)) == 0 &&
-        ::rename(name.c_str(), path.c_str()) == 0) {
+    // All of it now: a full disk would kill who writes to a mapped hole.
+    errno = ::posix_fallocate(made.fd.get(), 0, static_cast<off_t>(bytes));
+    if (errno == 0 && ::rename(name.c_str(), path.c_str()) == 0) {
       return StatusFile(path, std::move(made.fd), std::move(made.lock));
     }
     if (errno != ENOENT || left == 0) {
