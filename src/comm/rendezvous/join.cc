@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "comm/rendezvous/doorstep.h"
 #include "comm/rendezvous/interfaces.h"
+#include "comm/rendezvous/meeting_folder.h"
 
 namespace trainyard::comm {
 namespace {
@@ -81,17 +82,21 @@ class Joining {
 // Claims this rank's number in the store.
 Result<void> Joining::introduce() {
   SystemRandom random;
-  const std::string& place = options_.sockets;
+  const std::string place = usable_meeting_folder(options_.sockets);
   YARD_TRY(const Machine machine, read_this_machine(place));
   Member own{.rank = options_.rank,
              .size = options_.size,
              .host_key = options_.host.empty() ? machine.host_key : options_.host,
              .host_name = machine.host_name,
              .pid = ::getpid(),
-             .local_socket = (place.empty() ? "@trainyard-" : place + "/comm-") + random.hex(12),
+             .local_socket =
+                 (place.empty() ? "@trainyard-" : place + "/" + kMeetingSocket) + random.hex(12),
              .nonce = random.hex(8)};
   YARD_TRY(local_listener_, listen_local(own.local_socket));
-  socket_file_ = place.empty() ? "" : own.local_socket;
+  if (!place.empty()) {
+    socket_file_ = own.local_socket;
+    remove_abandoned_sockets(place);
+  }
   const std::string text = encode(own);
   YARD_TRY(agree_on_size(text));
   YARD_TRY(const std::string held, store_.claim(key("rank", options_.rank), text));

@@ -206,6 +206,19 @@ TEST(Join, ListensInTheFolderForSockets) {
   EXPECT_THAT(joined->members[0].local_socket, StartsWith(options.sockets + "/comm-"));
 }
 
+TEST(Join, IsOnAHostOfItsOwnNetworkWhereTheFolderForSocketsIsMissing) {
+  MemoryStore store;
+  CommunicatorOptions options = options_of(0, 1);
+  options.sockets = "/nowhere/at/all";
+  ::testing::internal::CaptureStderr();
+  const auto joined = join(options, store, make_segments, "");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("there is no folder /nowhere/at/all"));
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_THAT(joined->members[0].local_socket, StartsWith("@trainyard-"));
+  EXPECT_EQ(joined->members[0].host_key, read_this_machine("")->host_key);
+}
+
 TEST(Join, RefusesTimeOutsThatAreNone) {
   MemoryStore store;
   CommunicatorOptions options = options_of(0, 1);
