@@ -175,6 +175,7 @@ Result<LocalEngine::Instance> LocalEngine::start_one(const GangRecord& record,
                                                      const InstanceStart& start) {
   const Path scratch = records_.scratch(record.id, start.host);
   YARD_TRY(make_directories(scratch, 0700));
+  YARD_TRY(make_directories(records_.meeting(record.id), 0700));
   YARD_TRY(write_file(scratch / "token", start.token, 0600));
   InstanceRecord written{.host = start.host, .process = {}, .epoch = start.epoch};
   YARD_TRY(records_.write(record.id, written));
@@ -207,12 +208,13 @@ Result<LocalEngine::Instance> LocalEngine::start_one(const GangRecord& record,
 Result<Child> LocalEngine::spawn_supervisor(const GangRecord& record,
                                             const std::string& network_namespace,
                                             const Path& scratch) const {
-  SpawnOptions options{.argv = {options_.program.string(), "instance", "--server",
-                                record.server_url, "--scratch", scratch.string()},
-                       .env = options_.environment,
-                       .inherit_env = true,
-                       .directory = scratch,
-                       .new_session = true};
+  SpawnOptions options{
+      .argv = {options_.program.string(), "instance", "--server", record.server_url, "--scratch",
+               scratch.string(), "--meeting", records_.meeting(record.id).string()},
+      .env = options_.environment,
+      .inherit_env = true,
+      .directory = scratch,
+      .new_session = true};
   Fd inside;
   if (sandbox::is_loopback(record.network.subnet)) {
     const sandbox::PortRange ports = sandbox::ports_of(record.network.subnet);

@@ -80,6 +80,7 @@ class LocalEngineTest : public ::testing::Test {
   Path run_directory() const { return directory_->path() / "run"; }
   Path gang_directory() const { return run_directory() / kGang.job / "1"; }
   Path scratch(const std::string& host) const { return gang_directory() / host; }
+  Path meeting() const { return gang_directory() / "meeting"; }
 
   // A server that starts again, as after kill -9: its listeners are gone.
   void restart() {
@@ -209,13 +210,15 @@ TEST_F(LocalEngineTest, GivesTheGangAddressesAndAWayToTheServer) {
 TEST_F(LocalEngineTest, StartsEachSupervisorInsideItsNetworkWithItsToken) {
   run_gang(2);
   const Path second = scratch("algo-2");
-  EXPECT_EQ(
-      *read_file(second / "arguments"),
-      fmt::format("instance --server http://10.77.0.254:40001 --scratch {}\n", second.string()));
+  EXPECT_EQ(*read_file(second / "arguments"),
+            fmt::format("instance --server http://10.77.0.254:40001 --scratch {} --meeting {}\n",
+                        second.string(), meeting().string()));
   EXPECT_EQ(*read_file(second / "token"), "secret-2");
   struct stat status = {};
   ASSERT_EQ(stat((second / "token").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600U);
+  ASSERT_EQ(stat(meeting().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700U);
   EXPECT_THAT(*read_file(second / "supervisor.log"), HasSubstr("hello from"));
   EXPECT_THAT(output_of({"ip", "netns", "identify", std::to_string(pid_of("algo-2"))}),
               HasSubstr("-2\n"));

@@ -135,10 +135,12 @@ TEST_F(LoopbackEngineTest, GivesAddressesOfTheLoopbackAndPorts) {
   EXPECT_EQ(network.interface, "lo");
   EXPECT_TRUE(listeners_.contains(network.server.substr(7, network.server.rfind(':') - 7)));
   const int gateway = std::stoi(network.server.substr(network.server.rfind(':') + 1));
-  EXPECT_THAT(text_in("algo-2", "arguments"),
-              AllOf(HasSubstr("--server " + network.server),
-                    HasSubstr(fmt::format(" --loopback {}-{}", gateway - 3, gateway + 96)),
-                    HasSubstr("--scratch " + scratch("algo-2").string())));
+  EXPECT_THAT(
+      text_in("algo-2", "arguments"),
+      AllOf(HasSubstr("--server " + network.server),
+            HasSubstr(fmt::format(" --loopback {}-{}", gateway - 3, gateway + 96)),
+            HasSubstr("--scratch " + scratch("algo-2").string()),
+            HasSubstr("--meeting " + (scratch("algo-2").parent_path() / "meeting").string())));
 }
 
 TEST_F(LoopbackEngineTest, ReleasesWhatTheSupervisorsHaveStartedToo) {

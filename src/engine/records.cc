@@ -108,6 +108,11 @@ Path Records::scratch(const control::GangId& id, const std::string& host) const 
   return gang_directory(id) / host;
 }
 
+// No host has this name: a number follows "algo-" (LocalEngine::link_of).
+Path Records::meeting(const control::GangId& id) const {
+  return gang_directory(id) / "meeting";
+}
+
 Result<void> Records::write(const GangRecord& gang) const {
   const Path directory = gang_directory(gang.id);
   YARD_TRY(make_directories(directory, 0700));

@@ -5,6 +5,7 @@
 //     gang.json                          the gang and its network; first to come, last to go
 //     <host>.json                        an instance: the intent to start it, then its process
 //     <host>/                            its scratch: token, supervisor.log, its own files
+//     meeting/                           what the gang's instances on this machine share
 #pragma once
 
 #include <map>
@@ -46,6 +47,7 @@ class Records {
 
   Path gang_directory(const control::GangId& id) const;
   Path scratch(const control::GangId& id, const std::string& host) const;
+  Path meeting(const control::GangId& id) const;
 
   // Survives power loss, so that the scratch that it stands for is cleared away afterwards.
   Result<void> write(const GangRecord& gang) const;

@@ -196,7 +196,7 @@ Result<void> clear_scratch(const Path& scratch, const std::string& layered) {
     YARD_TRY(move(scratch / "ml", old));
   }
   YARD_TRY(keep_channels(old, scratch / "ml/input/data"));
-  for (const char* directory : {"ml.old", "tmp", "var-tmp", "python-layer"}) {
+  for (const char* directory : {"ml.old", "tmp", "var-tmp", "python-layer", "status"}) {
     YARD_TRY(remove_tree(scratch / directory));
   }
   return {};

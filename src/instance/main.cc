@@ -32,7 +32,8 @@ constexpr const char* kHelp =
     "the\n"
     "program in it and reports. The server starts it, with the token in the scratch directory.\n"
     "\n"
-    "Usage: trainyard instance --server URL --scratch DIR [--loopback FIRST-LAST]\n";
+    "Usage: trainyard instance --server URL --scratch DIR [--meeting DIR] [--loopback FIRST-LAST]\n"
+    "  --meeting DIR  shared by the instances of the job on this machine: their ranks meet there\n";
 
 constexpr Duration kAssignmentPatience{15'000};
 // A later attempt is owed to a job that is known; its server may have just died.
@@ -46,6 +47,7 @@ constexpr std::size_t kMirrorPart = std::size_t{8} << 20;
 struct Options {
   std::string server;
   Path scratch;
+  Path meeting = {};
   std::optional<sandbox::PortRange> loopback = {};
 };
 
@@ -56,6 +58,8 @@ Result<Options> options_of(const std::vector<std::string>& args) {
       options.server = args[i + 1];
     } else if (args[i] == "--scratch") {
       options.scratch = args[i + 1];
+    } else if (args[i] == "--meeting") {
+      options.meeting = args[i + 1];
     } else if (args[i] == "--loopback") {
       YARD_TRY(options.loopback, sandbox::parse_ports(args[i + 1]));
     } else {
@@ -95,6 +99,7 @@ s3::S3ClientOptions store_options(const wire::Assignment& assignment, RoleCreden
 // What all attempts on this machine share.
 struct Machine {
   const Path scratch;
+  const Path meeting = {};
   const std::optional<sandbox::PortRange> loopback = {};
   const std::unique_ptr<http::Client> client = http::Client::make();
   SystemClock clock = {};
@@ -174,6 +179,7 @@ Result<SessionEnd> run_attempt(Machine& machine, ServerLink link,
   };
   Session session({.assignment = assignment,
                    .scratch = machine.scratch,
+                   .meeting = machine.meeting,
                    .credentials_path = place.path,
                    .shared = shared_network(machine, place),
                    .downloads = *downloads,
@@ -188,7 +194,8 @@ Result<SessionEnd> run_attempt(Machine& machine, ServerLink link,
 
 // One attempt after the other, until the job ends here.
 Result<bool> supervise(const Options& options) {
-  Machine machine{.scratch = options.scratch, .loopback = options.loopback};
+  Machine machine{
+      .scratch = options.scratch, .meeting = options.meeting, .loopback = options.loopback};
   YARD_TRY(const std::string token, read_file(options.scratch / "token", 4096));
   YARD_TRY(wire::Speaker speaker, wire::speaker_of(trim(token)));
   ServerLink link(*machine.client, options.server, std::move(speaker));

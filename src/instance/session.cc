@@ -12,6 +12,7 @@
 #include "instance/launch/interfaces.h"
 #include "instance/launch/request.h"
 #include "instance/machine.h"
+#include "instance/run/rank_places.h"
 #include "instance/run/writable_layer.h"
 #include "instance/transfer/artifacts.h"
 #include "instance/transfer/channels.h"
@@ -85,6 +86,9 @@ Result<void> Session::prepare() {
     return platforms_fault(std::move(places).error());
   }
   places_ = std::move(*places);
+  if (Result<void> made = make_rank_places(in_.meeting, in_.assignment.epoch, places_); !made) {
+    return platforms_fault(std::move(made).error());
+  }
   layer_python();
   YARD_TRY(const LaunchForm form, launch_form(in_.assignment));
   in_.reporter.phase(wire::Phase::kDownloading);
@@ -121,7 +125,8 @@ Result<void> Session::make_ready(const LaunchForm& form) {
       container_environment(in_.assignment, {.caller = own_environment(),
                                              .credentials_path = in_.credentials_path,
                                              .hidden = hidden_directories(places_),
-                                             .shared = in_.shared});
+                                             .shared = in_.shared,
+                                             .defaults = rank_place_variables(places_)});
   std::vector<std::string> notes;
   YARD_TRY(settle_interfaces(environment.defaults_and_user, in_.assignment, network_interfaces(),
                              notes));

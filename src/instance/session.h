@@ -44,6 +44,7 @@ enum class SessionEnd {
 struct SessionParts {
   const wire::Assignment& assignment;
   Path scratch;
+  Path meeting = {};  // shared by the gang's instances on this machine (run/rank_places.h)
   std::string credentials_path;
   std::optional<SharedNetwork> shared = {};  // set: the machine's network is ours, too
   s3::ObjectStore& downloads;                // ends early when the job is stopped

@@ -128,6 +128,7 @@ ContainerEnvironment container_environment(const wire::Assignment& assignment,
                                            const EnvironmentInput& input) {
   ContainerEnvironment out;
   out.defaults_and_user = platform_defaults(assignment);
+  out.defaults_and_user.insert(input.defaults.begin(), input.defaults.end());
   add_caller_settings(input, out);
   out.contract = {{"TRAINING_JOB_NAME", assignment.job_name},
                   {"TRAINING_JOB_ARN", assignment.job_arn},

@@ -45,6 +45,7 @@ struct EnvironmentInput {
   std::string credentials_path;     // "/v2/credentials/<token>"
   std::vector<std::string> hidden;  // directories of the machine that the container does not see
   std::optional<SharedNetwork> shared = {};
+  Variables defaults = {};  // of this instance, beside those of every one
 };
 
 struct ContainerEnvironment {

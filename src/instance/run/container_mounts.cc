@@ -90,6 +90,12 @@ std::vector<ContainerMount> container_mounts(const ContainerPlaces& places) {
   for (const VisibleFile& file : places.files) {
     mounts.push_back({.kind = Kind::kReadOnlyBind, .target = file.target, .source = file.source});
   }
+  if (!places.meeting.empty()) {
+    mounts.push_back({.kind = Kind::kBind, .target = kMeetingPlace, .source = places.meeting});
+  }
+  if (!places.status.empty()) {
+    mounts.push_back({.kind = Kind::kBind, .target = kStatusPlace, .source = places.status});
+  }
   if (!places.python_environment.empty()) {
     mounts.push_back({.kind = places.python_is_layered ? Kind::kBind : Kind::kReadOnlyBind,
                       .target = places.python_environment,

@@ -14,6 +14,11 @@
 
 namespace trainyard::instance {
 
+// Where a container sees the two folders of its ranks (run/rank_places.h). Short: the name of a
+// socket has room for 107 bytes.
+inline constexpr const char* kMeetingPlace = "/run/trainyard/comm";
+inline constexpr const char* kStatusPlace = "/run/trainyard/status";
+
 struct OptEntry {
   std::string name;
   std::string link = {};  // where it leads, when it is a symbolic link
@@ -36,6 +41,8 @@ struct ContainerPlaces {
   std::vector<VisibleFile> devices;  // device nodes of this instance's GPUs, and no others
   std::vector<VisibleFile> files;    // certificates
   std::string checkpoints;           // where the container sees them; empty: nowhere
+  std::string meeting = {};          // run/rank_places.h; empty: none
+  std::string status = {};           // the same
   std::uint64_t shared_memory = 0;   // bytes of /dev/shm
   bool own_sysfs = false;            // <scratch>/sys is mounted
 };

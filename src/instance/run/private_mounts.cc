@@ -27,4 +27,13 @@ Result<void> mount_sysfs(const Path& directory) {
   return {};
 }
 
+Result<void> mount_memory(const Path& directory, const std::string& bytes) {
+  const std::string options = "mode=0755,size=" + bytes;
+  if (mount("tmpfs", directory.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC | MS_NODEV,
+            options.c_str()) != 0) {
+    return errno_error("mount tmpfs", errno);
+  }
+  return {};
+}
+
 }  // namespace trainyard::instance
