@@ -12,6 +12,7 @@
 #include "instance/launch/interfaces.h"
 #include "instance/launch/request.h"
 #include "instance/machine.h"
+#include "instance/run/flight_records.h"
 #include "instance/run/rank_places.h"
 #include "instance/run/writable_layer.h"
 #include "instance/transfer/artifacts.h"
@@ -205,6 +206,9 @@ void Session::train() {
   raw_output_.reset();
   if (restart_) {
     return;
+  }
+  for (std::string& line : keep_flight_records(places_.status, ml(), in_.assignment.host)) {
+    in_.reporter.note(std::move(line));
   }
   Result<wire::Exit> exit =
       outcome ? exit_of(*outcome, plan_.processes) : Result<wire::Exit>(outcome.error());

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "instance/run/raw_output.h"
 
-#include <cerrno>
-
 #include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "instance/launch/request.h"
+#include "instance/run/own_file.h"
 
 namespace trainyard::instance {
 namespace {
@@ -22,19 +18,6 @@ std::string name_of(const std::string& host, const Process& process, bool is_alo
   return "output/data/raw-" + host + rank + ".log";
 }
 
-// glibc has no function for it.
-Result<Fd> open_below(int directory, const std::string& path) {
-  open_how how{};
-  how.flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
-  how.mode = 0644;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  Fd file(static_cast<int>(::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how)));
-  if (!file.is_open()) {
-    return errno_error("cannot open /opt/ml/" + path, errno);
-  }
-  return file;
-}
-
 }  // namespace
 
 bool wants_raw_output(const nlohmann::json& request) {
@@ -44,10 +27,11 @@ bool wants_raw_output(const nlohmann::json& request) {
 
 Result<RawOutput> RawOutput::open(const Path& ml, const std::string& host,
                                   const std::vector<Process>& processes) {
-  YARD_TRY(const Fd directory, open_file(ml, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  YARD_TRY(const Fd directory, open_ml(ml));
   RawOutput output;
   for (const Process& process : processes) {
-    YARD_TRY(Fd file, open_below(directory.get(), name_of(host, process, processes.size() == 1)));
+    YARD_TRY(Fd file,
+             open_own_file(directory, name_of(host, process, processes.size() == 1), O_APPEND));
     output.files_.push_back(std::move(file));
   }
   return output;

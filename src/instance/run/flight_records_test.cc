@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "instance/run/flight_records.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+namespace trainyard::instance {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class FlightRecordsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(make_directories(status()));
+    ASSERT_TRUE(make_directories(data()));
+  }
+  Path status() const { return directory_.path() / "status"; }
+  Path ml() const { return directory_.path() / "ml"; }
+  Path data() const { return ml() / "output/data"; }
+  std::vector<std::string> keep() const { return keep_flight_records(status(), ml(), "algo-2"); }
+
+  TempDir directory_ = *TempDir::make("trainyard-flight-");
+};
+
+TEST_F(FlightRecordsTest, ComeWithTheOutputUnderTheNameOfTheirHost) {
+  ASSERT_TRUE(write_file(status() / "flight-rank-3.group_0.jsonl", "{}\n"));
+  ASSERT_TRUE(write_file(status() / "rank-3.group_0", "progress"));
+  EXPECT_THAT(keep(), ElementsAre("The collectives' flight records are in output.tar.gz: "
+                                  "flight-algo-2-rank-3.group_0.jsonl"));
+  EXPECT_EQ(read_file(data() / "flight-algo-2-rank-3.group_0.jsonl").value_or("(none)"), "{}\n");
+  EXPECT_FALSE(fs::exists(data() / "rank-3.group_0"));
+}
+
+TEST_F(FlightRecordsTest, AreNoneWhereNothingWentWrong) {
+  EXPECT_THAT(keep(), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(data())) << "or the job would have an output";
+}
+
+TEST_F(FlightRecordsTest, AreNamedShortlyWhereThereAreMany) {
+  for (int i = 10; i < 40; ++i) {
+    ASSERT_TRUE(
+        write_file(status() / ("flight-rank-" + std::to_string(i) + ".group_0.jsonl"), "{}\n"));
+  }
+  EXPECT_THAT(keep(), ElementsAre(AllOf(HasSubstr("rank-17"), EndsWith(" and 22 more"))));
+  EXPECT_TRUE(fs::exists(data() / "flight-algo-2-rank-39.group_0.jsonl"));
+}
+
+TEST_F(FlightRecordsTest, FollowNoLinkAndWaitForNoPipe) {
+  const Path outside = directory_.path() / "outside";
+  ASSERT_TRUE(write_file(outside, "mine"));
+  fs::create_symlink(outside, status() / "flight-a.jsonl");
+  ASSERT_EQ(mkfifo((status() / "flight-b.jsonl").c_str(), 0600), 0);
+  ASSERT_TRUE(write_file(status() / "flight-c.jsonl", "{}\n"));
+  fs::create_symlink(outside, data() / "flight-algo-2-c.jsonl");
+  EXPECT_THAT(keep(),
+              ElementsAre(AllOf(StartsWith("Flight records that are not kept: "),
+                                HasSubstr("flight-a.jsonl"), HasSubstr("flight-b.jsonl is none"),
+                                HasSubstr("flight-algo-2-c.jsonl"))));
+  EXPECT_EQ(read_file(outside).value_or(""), "mine");
+}
+
+TEST_F(FlightRecordsTest, AreNotAnybodysLargeFile) {
+  ASSERT_TRUE(write_file(status() / "flight-a.jsonl", ""));
+  fs::resize_file(status() / "flight-a.jsonl", std::uintmax_t{17} << 20);
+  EXPECT_THAT(keep(), ElementsAre(EndsWith("flight-a.jsonl is none")));
+}
+
+}  // namespace
+}  // namespace trainyard::instance
