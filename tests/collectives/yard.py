@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = Path(os.environ.get("YARD_COMM_LIBRARY", ROOT / "build/release/lib/libyardcomm.so"))
-ABI = 4
+ABI = 5
 
 CODES = ("OK INVALID_ARGUMENT NOT_FOUND ALREADY_EXISTS CONFLICT DENIED EXHAUSTED UNAVAILABLE DEADLINE CANCELLED "
          "CORRUPT UNIMPLEMENTED INTERNAL").split()
@@ -46,7 +46,8 @@ class Options(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("rank", c_int32), ("size", c_int32), ("timeout_ms", c_int64),
                 ("join_timeout_ms", c_int64), ("interface", c_char_p), ("host", c_char_p), ("sockets", c_char_p),
                 ("status", c_char_p), ("transports", c_char_p), ("fabric_filter", c_char_p), ("fabric", c_char_p),
-                ("table", c_char_p), ("mesh_scratch", c_uint64), ("mesh_sort", c_uint64), ("sweep_ms", c_int64)]
+                ("table", c_char_p), ("mesh_scratch", c_uint64), ("mesh_sort", c_uint64), ("sweep_ms", c_int64),
+                ("address", c_char_p)]
 
 
 class Operation(ctypes.Structure):
@@ -134,13 +135,14 @@ class Comm:
     """A communicator. `run` blocks, and lets other threads of Python go on."""
 
     def __init__(self, store, rank, size, name="world", timeout=30.0, join_timeout=20.0, interface="", host="",
-                 transports=""):
+                 transports="", address=""):
         self.library, self.rank, self.size, self.handle = load(), rank, size, c_void_p()
         told = {field: os.environb.get(variable) for field, variable in VARIABLES.items()}
         options = Options(name.encode(), rank, size, round(timeout * 1000), round(join_timeout * 1000),
-                          interface.encode(), host.encode(), transports=transports.encode(), **told)
-        face = FolderStore(store).face()
-        self._do(self.library.yard_comm_create, byref(options), byref(face), byref(self.handle))
+                          interface.encode(), host.encode(), transports=transports.encode(),
+                          address=address.encode(), **told)
+        face = None if address else byref(FolderStore(store).face())
+        self._do(self.library.yard_comm_create, byref(options), face, byref(self.handle))
 
     def _take(self, text):
         value = ctypes.string_at(text).decode() if text else ""

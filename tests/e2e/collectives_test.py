@@ -81,6 +81,22 @@ print("trained", rank, "by", chosen, "and by", named)
 dist.destroy_process_group()
 '''
 
+# No launcher has told it who it is.
+FINDS_ITS_PLACE = '''
+import os
+import torch
+import torch.distributed as dist
+import trainyard.torch
+
+assert "RANK" not in os.environ and "WORLD_SIZE" not in os.environ
+dist.init_process_group("yard", init_method="resourceconfig://?port=29400")
+number = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(number)
+print("summed", dist.get_rank(), "of", dist.get_world_size(), int(number), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+'''
+
 
 @pytest.fixture(scope="module", autouse=True)
 def backend():
@@ -134,3 +150,10 @@ def test_a_script_of_the_older_interface_trains(jobs):
 def test_a_script_that_names_no_backend_gets_ours_and_gloo_where_it_says_so(jobs, launcher, carrier):
     assert said(jobs, "no-name", NO_NAME, hyperparameters=launcher) == [
         f"trained {rank} by {carrier} and by gloo" for rank in range(2)]
+
+
+def test_ranks_without_a_launcher_find_their_places_by_the_file_of_the_job(jobs):
+    job = jobs.run("places", FINDS_ITS_PLACE, instances=2, seconds=PATIENCE)
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert [line for line in jobs.lines(job["TrainingJobName"]) if line.startswith("summed")] == [
+        f"summed {rank} of 2 3" for rank in range(2)]

@@ -6,6 +6,7 @@
 Backends: "yard" for tensors of the CPU; "yard+gloo" and "yard+nccl", where Gloo or NCCL moves the
 data and the library watches: operations are numbered and compared, errors name the rank that is
 late, gone, or does something else. With GPUs: init_process_group("cpu:yard,cuda:yard+nccl").
+init_method="resourceconfig://?port=..." makes a world of a SageMaker job's hosts (_job.py).
 Installed as a wheel, the names are known to torch.distributed by themselves; otherwise import this
 module first.
 
@@ -35,7 +36,7 @@ import torch
 import torch.distributed as dist
 
 from .. import shim_build
-from . import _buckets
+from . import _buckets, _job  # _job registers its scheme
 
 __all__ = ["abort", "flight_record", "register", "sweep", "table"]
 

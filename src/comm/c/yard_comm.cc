@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "comm/c/handles.h"
 #include "comm/communicator.h"
+#include "comm/rendezvous/own_store.h"
+#include "comm/rendezvous/resource_config.h"
 
 namespace {
 
@@ -135,6 +138,32 @@ Signature signature_of(const yard_elsewhere& from) {
           .count = from.count};
 }
 
+Result<yard_comm> create_by(const yard_store& store, const CommunicatorOptions& options) {
+  ForeignStore foreign(store);
+  YARD_TRY(auto created, Communicator::create(options, foreign));
+  return yard_comm{.store = nullptr, .own = std::move(created)};
+}
+
+// How long others may take to hear of a failure of rank 0's.
+constexpr std::chrono::milliseconds kLinger{2000};
+
+Result<yard_comm> create_at(const std::string& address, const CommunicatorOptions& options) {
+  YARD_TRY(const Endpoint endpoint, parse_endpoint(address));
+  YARD_TRY(auto store, OwnStore::open(endpoint, options.rank == 0, options.join_timeout));
+  auto created = Communicator::create(options, store->store());
+  if (!created) {
+    store->linger(kLinger);
+    return created.error();
+  }
+  return yard_comm{.store = std::move(store), .own = std::move(*created)};
+}
+
+Result<JobPlace> read_place(const char* config, std::int32_t local_rank, std::int32_t local_size) {
+  constexpr std::size_t kLargest = std::size_t{1} << 20;
+  YARD_TRY(const std::string text, trainyard::read_file(config, kLargest));
+  return place_in_job(text, local_rank, local_size);
+}
+
 }  // namespace
 
 int yard_comm_abi(void) {
@@ -143,7 +172,6 @@ int yard_comm_abi(void) {
 
 int yard_comm_create(const yard_comm_options* options, const yard_store* store, yard_comm** comm,
                      char** error) {
-  ForeignStore foreign(*store);
   CommunicatorOptions own;
   own.name = text_of(options->name);
   own.rank = options->rank;
@@ -161,11 +189,26 @@ int yard_comm_create(const yard_comm_options* options, const yard_store* store, 
   own.mesh_scratch = options->mesh_scratch;
   own.mesh_sort = options->mesh_sort;
   own.sweep = std::chrono::milliseconds(options->sweep_ms);
-  auto created = Communicator::create(own, foreign);
+  auto created =
+      store != nullptr ? create_by(*store, own) : create_at(text_of(options->address), own);
   if (!created) {
     return report(created.error(), error);
   }
-  *comm = new yard_comm{std::move(*created)};  // owned by the caller, until yard_comm_free
+  *comm = new yard_comm(std::move(*created));  // owned by the caller, until yard_comm_free
+  return YARD_OK;
+}
+
+int yard_job_place_read(const char* config, int32_t local_rank, int32_t local_size,
+                        yard_job_place* place, char** error) {
+  const auto found =
+      read_place(config == nullptr ? kResourceConfig : config, local_rank, local_size);
+  if (!found) {
+    return report(found.error(), error);
+  }
+  *place = {.rank = found->rank,
+            .size = found->size,
+            .leader = copy_of(found->leader),
+            .interface_ = copy_of(found->interface)};
   return YARD_OK;
 }
 

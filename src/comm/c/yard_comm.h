@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a function here does; compare before anything else. */
-#define YARD_COMM_ABI 4
+#define YARD_COMM_ABI 5
 YARD_API int yard_comm_abi(void);
 
 /* base/result.h's codes, from 1. */
@@ -115,9 +115,25 @@ typedef struct yard_comm_options {
   uint64_t mesh_scratch; /* bytes; 0: the table's */
   uint64_t mesh_sort;
   int64_t sweep_ms; /* how long to measure a better table first; 0: not at all */
+  /* Where ranks meet that have no store: "host:port" of rank 0, whose process serves a store there
+   * as long as the communicator lives. One communicator at a time for each address. */
+  const char* address;
 } yard_comm_options;
 
-/* The store is used during the call only. */
+/* Where this process is among the ranks of a SageMaker training job: rendezvous/resource_config.h.
+ */
+typedef struct yard_job_place {
+  int32_t rank;
+  int32_t size;
+  char* leader;     /* the host of rank 0; free with yard_free */
+  char* interface_; /* for yard_comm_options; free with yard_free */
+} yard_job_place;
+/* `config`: null for /opt/ml/input/config/resourceconfig.json. Each host has `local_size` ranks,
+ * and this one the number `local_rank` there. */
+YARD_API int yard_job_place_read(const char* config, int32_t local_rank, int32_t local_size,
+                                 yard_job_place* place, char** error);
+
+/* The store is used during the call only; null: options->address says where ranks meet. */
 YARD_API int yard_comm_create(const yard_comm_options* options, const yard_store* store,
                               yard_comm** comm, char** error);
 YARD_API void yard_comm_free(yard_comm* comm);

@@ -2,6 +2,7 @@
 #include "comm/rendezvous/store_server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <list>
 #include <map>
@@ -39,6 +40,7 @@ struct StoreServer::State {
   KeptFromChildren kept;
   std::optional<Doorstep> doorstep;
   std::list<Connection> connections;
+  std::atomic<std::size_t> count = 0;  // of them, for other threads
   std::map<std::string, std::string> values;
   std::jthread thread;
 
@@ -125,6 +127,7 @@ void StoreServer::State::serve(const std::stop_token& stop) {
     }
     answer_waiting();
     connections.remove_if([](const Connection& connection) { return connection.is_over; });
+    count = connections.size();
   }
 }
 
@@ -133,6 +136,10 @@ StoreServer::StoreServer(std::unique_ptr<State> state) : state_(std::move(state)
 StoreServer::~StoreServer() {
   state_->thread.request_stop();
   ::eventfd_write(state_->wake.get(), 1);
+}
+
+std::size_t StoreServer::connections() const {
+  return state_->count;
 }
 
 std::uint16_t StoreServer::port() const {

@@ -19,6 +19,7 @@ class StoreServer {
   ~StoreServer();  // closes all connections
 
   std::uint16_t port() const;
+  std::size_t connections() const;  // of clients, at the moment
 
  private:
   struct State;
