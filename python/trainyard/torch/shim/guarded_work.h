@@ -4,15 +4,17 @@
 // or disagrees, whatever the other backend does.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base.h"
 #include "completer.h"
+#include "future_work.h"
 #include "launcher.h"
-#include "work.h"
 
 namespace trainyard::torch_shim {
 
@@ -24,7 +26,7 @@ struct Numbered {
   yard_elsewhere what = {};
 };
 
-class GuardedWork final : public c10d::Work {
+class GuardedWork final : public FutureWork {
  public:
   // How long the library may take to say why another backend failed.
   static constexpr Milliseconds kExplanation{1500};
@@ -32,8 +34,7 @@ class GuardedWork final : public c10d::Work {
   // `is_watched`: the inner future tells its end. Others are looked at by the monitor (on GPUs), or
   // end with wait() (send and receive).
   GuardedWork(const Header& header, CommunicatorPtr communicator, bool is_watched)
-      : c10d::Work(header.rank, header.type, header.title),
-        header_(header),
+      : FutureWork(header),
         communicator_(std::move(communicator)),
         is_watched_(is_watched),
         begun_(Clock::now()) {}
@@ -50,7 +51,7 @@ class GuardedWork final : public c10d::Work {
     call_ = std::move(call);
     char* error = nullptr;
     const int code =
-        yard_comm_agree(communicator_->get(), &what, header_.timeout.count(), &agreement_, &error);
+        yard_comm_agree(communicator_->get(), &what, header().timeout.count(), &agreement_, &error);
     check(code, error);
     numbers_ = {{yard_work_sequence(agreement_), what}};
     auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
@@ -70,16 +71,7 @@ class GuardedWork final : public c10d::Work {
     if (timeout == kNoTimeout && agreement_ != nullptr) {
       yard_work_wait(agreement_, nullptr);
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (timeout == kNoTimeout) {
-      cv_.wait(lock, [&] { return completed_; });
-    } else if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
-      fail(YARD_DEADLINE, std::string(header_.title) + " was not complete after the " +
-                              std::to_string(timeout.count()) + " ms that wait() was given");
-    }
-    if (exception_) {
-      std::rethrow_exception(exception_);
-    }
+    wait_for_end(timeout == kNoTimeout ? std::nullopt : std::optional(timeout));
     return true;
   }
 
@@ -88,30 +80,14 @@ class GuardedWork final : public c10d::Work {
     wait(kNoTimeout);
     return inner_->result();
   }
-  std::uint64_t getSequencenumber() const override { return header_.sequence; }
 
   FuturePtr getFuture() override {
-    if (!is_watched_) {
-      return inner_->getFuture();  // it knows the streams
-    }
-    bool is_over = false;
-    {
-      const std::lock_guard<std::mutex> lock(future_mutex_);
-      if (future_ != nullptr) {
-        return future_;
-      }
-      future_ = new_future();
-      is_over = is_over_;
-    }
-    if (is_over) {
-      complete_future();
-    }
-    return future_;
+    return is_watched_ ? FutureWork::getFuture() : inner_->getFuture();  // it knows the streams
   }
 
   // For the monitor. True when there is nothing more to look at.
   bool look(const std::exception_ptr& fault) {
-    if (is_over()) {
+    if (has_ended_) {
       return true;
     }
     if (fault) {
@@ -128,9 +104,9 @@ class GuardedWork final : public c10d::Work {
     const auto now = Clock::now();
     if (const auto failure = inner_failure(); !failure.empty() && now > failed_ + kExplanation) {
       yard_comm_abort(communicator_->get(), failure.c_str());
-    } else if (now > begun_ + header_.timeout && !numbers_.empty()) {
+    } else if (now > begun_ + header().timeout && !numbers_.empty()) {
       const Numbered& one = numbers_.front();
-      yard_comm_give_up(communicator_->get(), one.sequence, &one.what, header_.timeout.count(),
+      yard_comm_give_up(communicator_->get(), one.sequence, &one.what, header().timeout.count(),
                         nullptr);
     }
     return false;
@@ -184,21 +160,16 @@ class GuardedWork final : public c10d::Work {
   }
 
   bool is_one_sided() const {
-    return header_.type == c10d::OpType::SEND || header_.type == c10d::OpType::RECV;
-  }
-
-  bool is_over() {
-    const std::lock_guard<std::mutex> lock(future_mutex_);
-    return is_over_;
+    return header().type == c10d::OpType::SEND || header().type == c10d::OpType::RECV;
   }
 
   std::string inner_failure() {
-    const std::lock_guard<std::mutex> lock(future_mutex_);
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
     return failure_;
   }
 
   void inner_failed(const std::string& text) {
-    const std::lock_guard<std::mutex> lock(future_mutex_);
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
     failure_ = text.substr(0, text.find("\nException raised from"));  // without the stack
     failed_ = Clock::now();
   }
@@ -232,41 +203,20 @@ class GuardedWork final : public c10d::Work {
   }
 
   void end(const std::exception_ptr& error) {
-    bool is_wanted = false;
-    {
-      const std::lock_guard<std::mutex> lock(future_mutex_);
-      if (is_over_) {
-        return;
-      }
-      is_over_ = true;
-      is_wanted = future_ != nullptr;
+    if (has_ended_.exchange(true)) {
+      return;
     }
     for (const Numbered& one : numbers_) {
       yard_comm_end(communicator_->get(), one.sequence, error ? 0 : 1);
     }
-    finish(error);
-    if (is_wanted) {
-      auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
-      Completer::get().post([self] { self->complete_future(); });
-    }
+    end_for_all(error);
   }
 
-  void complete_future() {
-    wait_until_finished();
-    if (exception_) {
-      future_->setError(exception_);
-    } else {
-      future_->markCompleted(inner_future_ != nullptr ? inner_future_->value()
-                                                      : c10::IValue(std::vector<at::Tensor>()));
-    }
+  c10::IValue value() override {
+    return inner_future_ != nullptr ? inner_future_->value()
+                                    : c10::IValue(std::vector<at::Tensor>());
   }
 
-  void wait_until_finished() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    cv_.wait(lock, [&] { return completed_; });
-  }
-
-  Header header_;
   CommunicatorPtr communicator_;
   bool is_watched_;
   yard_work* agreement_ = nullptr;
@@ -275,12 +225,11 @@ class GuardedWork final : public c10d::Work {
   WorkPtr inner_;  // once it is launched
   Clock::time_point begun_;
   std::vector<Numbered> numbers_;
-  std::mutex future_mutex_;
   FuturePtr inner_future_;  // null when the inner Work has none
-  FuturePtr future_;
+  std::mutex failure_mutex_;
   std::string failure_;  // of the inner backend
   Clock::time_point failed_{};
-  bool is_over_ = false;
+  std::atomic<bool> has_ended_{false};
 };
 
 }  // namespace trainyard::torch_shim

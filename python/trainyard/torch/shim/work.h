@@ -8,21 +8,14 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
 #include "base.h"
-#include "completer.h"
+#include "future_work.h"
 
 namespace trainyard::torch_shim {
-
-using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
-
-inline FuturePtr new_future() {
-  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-}
 
 // Whom an operation tells its end.
 struct Ending {
@@ -68,22 +61,10 @@ struct Task {
   }
 };
 
-// What c10d wants to know of a Work.
-struct Header {
-  int rank = 0;
-  c10d::OpType type = c10d::OpType::UNKNOWN;
-  const char* title = nullptr;  // in profiles
-  std::uint64_t sequence = 0;
-  Milliseconds timeout{};
-};
-
-class YardWork final : public c10d::Work {
+class YardWork final : public FutureWork {
  public:
   YardWork(const Header& header, std::vector<Task> tasks, std::vector<at::Tensor> outputs)
-      : c10d::Work(header.rank, header.type, header.title),
-        header_(header),
-        tasks_(std::move(tasks)),
-        outputs_(std::move(outputs)) {}
+      : FutureWork(header), tasks_(std::move(tasks)), outputs_(std::move(outputs)) {}
   ~YardWork() override {
     for (yard_work* part : parts_) {
       yard_work_free(part);
@@ -98,7 +79,7 @@ class YardWork final : public c10d::Work {
       char* error = nullptr;
       auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
       void* context = self.release();  // told() takes it back
-      const int code = tasks_[i].issue(comm, header_.timeout, {told, context}, &part, &error);
+      const int code = tasks_[i].issue(comm, header().timeout, {told, context}, &part, &error);
       if (code != YARD_OK) {
         c10::intrusive_ptr<YardWork>::reclaim(static_cast<YardWork*>(context));
         const std::string text = taken(error);
@@ -120,7 +101,7 @@ class YardWork final : public c10d::Work {
     open_ = 1;
     for (Task& task : tasks_) {
       char* error = nullptr;
-      const int code = yard_comm_run(comm, task.described(header_.timeout), &error);
+      const int code = yard_comm_run(comm, task.described(header().timeout), &error);
       check(code, error);
     }
     part_is_done(YARD_OK, "", 1);
@@ -128,56 +109,31 @@ class YardWork final : public c10d::Work {
 
   // kNoTimeout: that of the operation.
   bool wait(Milliseconds timeout) override {
-    const bool is_bounded = timeout != kNoTimeout && timeout < header_.timeout;
+    const bool is_bounded = timeout != kNoTimeout && timeout < header().timeout;
     if (!is_bounded && !isCompleted()) {
       for (yard_work* part : parts_) {
         yard_work_wait(part, nullptr);
       }
       wait_for_begin();
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!is_bounded) {
-      cv_.wait(lock, [&] { return completed_; });
-    } else if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
-      fail(YARD_DEADLINE, std::string(header_.title) + " was not complete after the " +
-                              std::to_string(timeout.count()) +
-                              " ms that wait() was given; it goes on");
-    }
-    if (exception_) {
-      std::rethrow_exception(exception_);
-    }
+    wait_for_end(is_bounded ? std::optional(timeout) : std::nullopt);
     return true;
   }
 
-  FuturePtr getFuture() override {
-    bool is_over = false;
-    {
-      const std::lock_guard<std::mutex> lock(future_mutex_);
-      if (future_ != nullptr) {
-        return future_;
-      }
-      future_ = new_future();
-      is_over = is_over_;
-    }
-    if (is_over) {
-      complete_future();
-    }
-    return future_;
-  }
-
   std::vector<at::Tensor> result() override { return outputs_; }
-  std::uint64_t getSequencenumber() const override { return header_.sequence; }
 
  private:
   static constexpr Milliseconds kLook{100};
 
+  c10::IValue value() override { return c10::IValue(outputs_); }
+
   // Until the library's time-outs hold for all of it, or for as long as they would.
   void wait_for_begin() {
-    const auto end = std::chrono::steady_clock::now() + header_.timeout;
+    const auto end = std::chrono::steady_clock::now() + header().timeout;
     while (!isCompleted() && std::ranges::any_of(unbegun_, [](const auto& one) { return one(); })) {
       if (std::chrono::steady_clock::now() >= end) {
-        fail(YARD_DEADLINE, std::string(header_.title) + " was not begun within " +
-                                std::to_string(header_.timeout.count()) +
+        fail(YARD_DEADLINE, std::string(header().title) + " was not begun within " +
+                                std::to_string(header().timeout.count()) +
                                 " ms: its gradient lies in a fusion buffer that is not full; call "
                                 "flush() before you wait for it");
       }
@@ -193,7 +149,7 @@ class YardWork final : public c10d::Work {
 
   void part_is_done(int code, const std::string& message, std::size_t parts) {
     if (code != YARD_OK) {
-      const std::lock_guard<std::mutex> lock(future_mutex_);
+      const std::lock_guard<std::mutex> lock(error_mutex_);
       error_ = error_ ? error_ : exception_of(code, message);
     }
     if (open_.fetch_sub(parts) == parts) {
@@ -213,37 +169,16 @@ class YardWork final : public c10d::Work {
       error = std::current_exception();
     }
     tasks_.clear();
-    finish(error);
-    bool is_wanted = false;
-    {
-      const std::lock_guard<std::mutex> lock(future_mutex_);
-      is_over_ = true;
-      is_wanted = future_ != nullptr;
-    }
-    if (is_wanted) {
-      auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
-      Completer::get().post([self] { self->complete_future(); });
-    }
+    end_for_all(error);
   }
 
-  void complete_future() {
-    if (exception_) {
-      future_->setError(exception_);
-    } else {
-      future_->markCompleted(c10::IValue(outputs_));
-    }
-  }
-
-  Header header_;
   std::vector<Task> tasks_;
   std::vector<at::Tensor> outputs_;
   std::vector<yard_work*> parts_;
   std::vector<std::function<bool()>> unbegun_;
   std::atomic<std::size_t> open_{0};  // parts, and one while they are being issued
-  std::mutex future_mutex_;
+  std::mutex error_mutex_;
   std::exception_ptr error_;  // the first one, until end()
-  FuturePtr future_;
-  bool is_over_ = false;
 };
 
 }  // namespace trainyard::torch_shim
