@@ -15,16 +15,23 @@ def texts(world, case):
     return [line["text"] for line in told]
 
 
-def test_a_missing_flush_is_named_after_the_time_out(world):
-    assert all("not begun within 1000 ms" in text and "flush()" in text for text in texts(world, "not flushed"))
+@pytest.mark.parametrize("case", ["not flushed", "not flushed, by the future"])
+def test_a_missing_flush_is_named_after_the_time_out(world, case):
+    assert all("not begun within 1000 ms" in text and "flush()" in text for text in texts(world, case))
 
 
 def test_a_late_flush_still_gives_the_average(world):
     world.assert_all_well("flushed too late")
 
 
-def test_gradients_that_wait_for_a_flush_are_told_of_an_abort(world):
-    assert all("the loss is not a number" in text for text in texts(world, "aborted"))
+@pytest.mark.parametrize("case", ["aborted", "aborted, by the future"])
+def test_gradients_that_wait_for_a_flush_are_told_of_an_abort(world, case):
+    assert all("the loss is not a number" in text for text in texts(world, case))
+
+
+@pytest.mark.parametrize("case", ["its state has ended", "its group has ended"])
+def test_gradients_that_were_never_flushed_end_with_their_buffers(world, case):
+    assert all("call flush() at the end of each step" in text for text in texts(world, case))
 
 
 def test_buffers_end_with_their_group(world):

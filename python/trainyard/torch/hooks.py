@@ -355,7 +355,11 @@ class FusionState:
     combines an equal share. DDP's own buckets lie in memory that needs no staging and are reduced between
     hosts in near-equal parts of ranks: of a megabyte or more, they are faster without this. It is for many
     small ones (a small `bucket_cap_mb`, gradients that are reduced one by one), and for hosts with unequal
-    numbers of ranks."""
+    numbers of ranks.
+
+    A gradient may lie in a buffer that is not full until flush(): call it, on all ranks alike, at the end of
+    a step and before anything waits for the gradient. Who waits without it gets an error after the group's
+    time-out; gradients that were never flushed end with an error when the state or the group does."""
 
     def __init__(self, group=None, buffer_mb=25.0):
         self.group = group

@@ -241,6 +241,7 @@ YARD_API int yard_fusion_flush(yard_fusion* fusion, char** error);
 /* Whether only a flush begins a part of the gradient at `data`: no time-out holds for it yet. Tells
  * it the fault, when there is one. */
 YARD_API int yard_fusion_waits_for_flush(yard_fusion* fusion, const void* data, size_t bytes);
+/* Gradients that wait for a flush are told YARD_CANCELLED. */
 YARD_API void yard_fusion_free(yard_fusion* fusion);
 
 /* Memory that the ranks of the host map; freed by yard_buffer_free, maybe after the communicator.

@@ -76,7 +76,15 @@ FusedAllReduce::FusedAllReduce(Communicator& communicator, FusionOptions options
           is_available(Algorithm::kBalanced, OpKind::kAllReduce, communicator.world())) {}
 
 FusedAllReduce::~FusedAllReduce() {
-  static_cast<void>(flush());
+  if (filling_ == nullptr) {
+    return;
+  }
+  const Error dropped{Code::kCancelled,
+                      "fused all_reduce: the gradient was in a buffer that was not full when the "
+                      "fusion ended; call flush() at the end of each step"};
+  for (const Buffer::Part& part : filling_->parts) {
+    part.gradient->end_one(dropped);
+  }
 }
 
 // In memory of the host's ranks where they have some in common: it needs no staging.

@@ -33,7 +33,9 @@ class FusedAllReduce {
 
   // The communicator outlives it.
   FusedAllReduce(Communicator& communicator, FusionOptions options);
-  ~FusedAllReduce();  // flushes
+  // Gradients of a buffer that is not full are told kCancelled: they need a flush before, of all
+  // ranks. Nothing is sent.
+  ~FusedAllReduce();
   FusedAllReduce(const FusedAllReduce&) = delete;
   FusedAllReduce& operator=(const FusedAllReduce&) = delete;
 
@@ -42,7 +44,7 @@ class FusedAllReduce {
   // the first error, on the thread that completed it; it must not block. After an error of this
   // call itself it is not called.
   Result<void> add(std::span<std::byte> gradient, Told told);
-  // Begins the reduction of what is left: at the end of a step.
+  // Begins the reduction of what is left: at the end of a step, before anyone waits for it.
   Result<void> flush();
   // Whether a part of `gradient` lies in a buffer that is not full, so that no time-out holds for
   // it yet. After the communicator's end none does: all gradients there are told what ended it.

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "testing/comm_world.h"
@@ -12,6 +13,7 @@
 namespace trainyard::comm {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::LocalWorld;
 using testing::make_local_communicators;
 using testing::on_all_ranks;
@@ -144,14 +146,16 @@ TEST(Fusion, KnowsWhichGradientsWaitForAFlush) {
   FusedAllReduce fused(world[0], {.buffer_bytes = 400});
   std::vector<float> sent(100, 1.0F);
   std::vector<float> cut(101, 1.0F);
-  const auto ignore = [](const Result<void>&) {};
-  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(sent)), ignore));
-  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(cut)), ignore));
+  std::latch open(2);
+  const auto told = [&](const Result<void>&) { open.count_down(); };
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(sent)), told));
+  ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(cut)), told));
 
   EXPECT_FALSE(fused.waits_for_flush(std::as_bytes(std::span(sent))));
   EXPECT_TRUE(fused.waits_for_flush(std::as_bytes(std::span(cut))));
   ASSERT_TRUE(fused.flush());
   EXPECT_FALSE(fused.waits_for_flush(std::as_bytes(std::span(cut))));
+  open.wait();  // they are written until then
 }
 
 TEST(Fusion, TellsGradientsThatWaitForAFlushOfTheEnd) {
@@ -168,6 +172,48 @@ TEST(Fusion, TellsGradientsThatWaitForAFlushOfTheEnd) {
   EXPECT_FALSE(fused.waits_for_flush(std::as_bytes(std::span(values))));
   ASSERT_FALSE(told);
   EXPECT_EQ(told.error().code, Code::kCancelled);
+}
+
+TEST(Fusion, ItsEndTellsGradientsThatWereNotFlushedAndSendsNothing) {
+  LocalWorld world = make_local_communicators(2);
+  std::vector<float> values(10, 1.0F);
+  Result<void> told;
+  {
+    FusedAllReduce fused(world[0], {.buffer_bytes = 400});
+    ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(values)),
+                          [&](const Result<void>& done) { told = done; }));
+    EXPECT_TRUE(told);  // not yet
+  }
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, Code::kCancelled);
+  EXPECT_THAT(told.error().message, HasSubstr("call flush() at the end of each step"));
+  EXPECT_EQ(world[0].flight_record(), "");
+}
+
+// What was full before is still written, so the gradient's memory is not let go of too early.
+TEST(Fusion, ItsEndTellsACutGradientAfterThePartThatIsUnderWay) {
+  LocalWorld world = make_local_communicators(2);
+  std::vector<float> values(101, 1.0F);
+  std::latch told(1);
+  Code code = Code::kInternal;
+  {
+    FusedAllReduce fused(world[0], {.reduce = ReduceOp::kSum, .buffer_bytes = 400});
+    ASSERT_TRUE(fused.add(std::as_writable_bytes(std::span(values)), [&](const Result<void>& done) {
+      code = done ? Code::kInternal : done.error().code;
+      told.count_down();
+    }));
+  }
+  EXPECT_FALSE(told.try_wait());
+  FusedAllReduce other(world[1], {.reduce = ReduceOp::kSum, .buffer_bytes = 400});
+  std::vector<float> theirs(100, 2.0F);
+  std::latch theirs_told(1);
+  ASSERT_TRUE(other.add(std::as_writable_bytes(std::span(theirs)),
+                        [&](const Result<void>&) { theirs_told.count_down(); }));
+  theirs_told.wait();
+  told.wait();
+  EXPECT_EQ(code, Code::kCancelled);
+  EXPECT_EQ(values[99], 3.0F);
+  EXPECT_EQ(values[100], 1.0F);
 }
 
 TEST(Fusion, RefusesPartsOfElements) {

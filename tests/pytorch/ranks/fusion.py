@@ -29,9 +29,10 @@ def flushed_too_late():
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=1), group)  # ranks may take longer to meet
     work = state.add(gradient)
     tell_error("not flushed", work.wait)
+    tell_error("not flushed, by the future", work.get_future().wait)
     dist.barrier()
     state.flush()
-    work.get_future().wait()
+    work.wait()
     assert torch.equal(gradient, torch.full((8,), (SIZE - 1) / 2))
 
 
@@ -43,6 +44,25 @@ def aborted():
     if RANK == 1:
         timer.start()
     tell_error("aborted", work.wait)
+
+
+def aborted_for_a_future():
+    group = new_group()
+    state = hooks.FusionState(group)
+    future = state.add(torch.ones(8)).get_future()
+    if RANK == 1:
+        yard.abort("the loss is not a number", group)
+    tell_error("aborted, by the future", future.wait)
+
+
+def dropped():
+    group = new_group()
+    first, second = hooks.FusionState(group), hooks.FusionState(group)
+    of_first, of_second = (state.add(torch.ones(8)).get_future() for state in (first, second))
+    del first
+    tell_error("its state has ended", of_first.wait)
+    dist.destroy_process_group(group)
+    tell_error("its group has ended", of_second.wait)
 
 
 def shut_down():
@@ -60,6 +80,10 @@ def shut_down():
 dist.init_process_group("yard", timeout=LONG)
 attempt("flushed too late", flushed_too_late)
 aborted()
+dist.barrier()
+aborted_for_a_future()
+dist.barrier()
+dropped()
 dist.barrier()
 attempt("shut down", shut_down)
 dist.destroy_process_group()

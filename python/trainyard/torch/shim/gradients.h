@@ -117,7 +117,8 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
   Fusion(const Fusion&) = delete;
   Fusion& operator=(const Fusion&) = delete;
 
-  // Its gradients are flushed; later ones are refused. Again: nothing.
+  // Who waits for a flush is told that there is none any more; later ones are refused. Again:
+  // nothing.
   void close() {
     const WithoutGil release;
     const std::lock_guard<std::mutex> lock(mutex_);

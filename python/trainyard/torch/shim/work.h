@@ -14,6 +14,7 @@
 
 #include "base.h"
 #include "future_work.h"
+#include "reminder.h"
 
 namespace trainyard::torch_shim {
 
@@ -120,26 +121,56 @@ class YardWork final : public FutureWork {
     return true;
   }
 
+  FuturePtr getFuture() override {
+    auto future = FutureWork::getFuture();
+    if (!unbegun_.empty() && !is_reminded_.exchange(true)) {
+      auto self = c10::intrusive_ptr<YardWork>::unsafe_reclaim_from_nonowning(this);
+      Reminder::get().add(
+          [self, end = Clock::now() + header().timeout] { return self->look(end); });
+    }
+    return future;
+  }
+
   std::vector<at::Tensor> result() override { return outputs_; }
 
  private:
-  static constexpr Milliseconds kLook{100};
+  using Clock = std::chrono::steady_clock;
 
   c10::IValue value() override { return c10::IValue(outputs_); }
 
   // Until the library's time-outs hold for all of it, or for as long as they would.
   void wait_for_begin() {
-    const auto end = std::chrono::steady_clock::now() + header().timeout;
-    while (!isCompleted() && std::ranges::any_of(unbegun_, [](const auto& one) { return one(); })) {
-      if (std::chrono::steady_clock::now() >= end) {
-        fail(YARD_DEADLINE, std::string(header().title) + " was not begun within " +
-                                std::to_string(header().timeout.count()) +
-                                " ms: its gradient lies in a fusion buffer that is not full; call "
-                                "flush() before you wait for it");
+    const auto end = Clock::now() + header().timeout;
+    while (is_unbegun()) {
+      if (Clock::now() >= end) {
+        std::rethrow_exception(not_begun());
       }
       std::unique_lock<std::mutex> lock(mutex_);
-      cv_.wait_for(lock, kLook, [&] { return completed_; });
+      cv_.wait_for(lock, Reminder::kLook, [&] { return completed_; });
     }
+  }
+
+  // The same for who waits by the future. True when there is nothing more to look at.
+  bool look(Clock::time_point end) {
+    if (!is_unbegun()) {
+      return true;
+    }
+    if (Clock::now() < end) {
+      return false;
+    }
+    settle_later(not_begun());
+    return true;
+  }
+
+  bool is_unbegun() {
+    return !isCompleted() && std::ranges::any_of(unbegun_, [](const auto& one) { return one(); });
+  }
+
+  std::exception_ptr not_begun() const {
+    return exception_of(YARD_DEADLINE, std::string(header().title) + " was not begun within " +
+                                           std::to_string(header().timeout.count()) +
+                                           " ms: its gradient lies in a fusion buffer that is not "
+                                           "full; call flush() before you wait for it");
   }
 
   static void told(void* context, int code, const char* message) {
@@ -176,6 +207,7 @@ class YardWork final : public FutureWork {
   std::vector<at::Tensor> outputs_;
   std::vector<yard_work*> parts_;
   std::vector<std::function<bool()>> unbegun_;
+  std::atomic<bool> is_reminded_{false};
   std::atomic<std::size_t> open_{0};  // parts, and one while they are being issued
   std::mutex error_mutex_;
   std::exception_ptr error_;  // the first one, until end()
