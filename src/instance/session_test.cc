@@ -564,8 +564,7 @@ TEST_F(SessionTest, QuotesTheInstallerWhenRequirementsFail) {
 
 TEST_F(SessionTest, SaysWhatToDoWithoutAnInstaller) {
   source({{"train.sh", ""}, {"requirements.txt", "x\n"}});
-  ASSERT_TRUE(write_file(environment() / "pyvenv.cfg",
-                         "home = /usr/bin\ninclude-system-site-packages = false\n"));
+  ASSERT_TRUE(write_file(environment() / "pyvenv.cfg", "include-system-site-packages = no\n"));
   run();
   EXPECT_EQ(error().code, Code::kInvalidArgument);
   EXPECT_THAT(error().message, HasSubstr("add one to it (python -m ensurepip)"));
@@ -578,9 +577,15 @@ TEST_F(SessionTest, LetsAnyProgramChangeItsPythonEnvironment) {
       environment().string()};
   ASSERT_TRUE(make_directories(environment() / "lib/old"));
   run();
-  EXPECT_EQ(exit().code, 0);
   EXPECT_THAT(server_->lines(), ElementsAre("changed"));
   EXPECT_TRUE(std::filesystem::exists(environment() / "lib/old"));
+}
+
+TEST_F(SessionTest, RunsInAReadOnlyEnvironmentWhereNoLayerCanBeMade) {
+  ASSERT_TRUE(write_file(scratch() / "python-layer", "in the way"));
+  source({{"train.sh", "touch \"$(dirname \"$(command -v python)\")\"/new || echo read-only"}});
+  run();
+  EXPECT_THAT(server_->lines(), Contains("read-only"));
 }
 
 TEST_F(SessionTest, SendsTheRestOfAModelAndRefusesALinkOutOfItByName) {
