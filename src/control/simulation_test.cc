@@ -173,6 +173,10 @@ class History {
         world_.timeline.after(dice().between(seconds(1), seconds(50)),
                               [this, name] { stop(name); });
       }
+      for (std::uint64_t signals = dice().below(4); signals > 0; --signals) {
+        world_.timeline.after(dice().between(seconds(1), seconds(40)),
+                              [this, name] { signal(name); });
+      }
     }
   }
 
@@ -212,6 +216,14 @@ class History {
     if (server_ != nullptr && !server_->is_dead()) {
       world_.note("a client stops " + name);
       plans_.at(name).stop = server_->stop(name);
+    }
+  }
+
+  // Changes nothing of the job's life.
+  void signal(const std::string& name) {
+    if (server_ != nullptr && !server_->is_dead()) {
+      world_.note("a client signals " + name);
+      server_->signal(name, dice().chance(0.5) ? wire::UserSignal::kUsr1 : wire::UserSignal::kUsr2);
     }
   }
 

@@ -293,6 +293,11 @@ void SimInstance::take(const Command& command) {
       return stop_program();
     case Command::Kind::kUpload:
       return upload(command);
+    case Command::Kind::kSignal:
+      if (phase_ < Phase::kTraining && !is_stopping_) {
+        world_.broken(name() + " hears a signal for a program that it was not told to start");
+      }
+      return;
     default:
       return finish();
   }

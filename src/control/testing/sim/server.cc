@@ -161,6 +161,14 @@ std::future<Result<void>> SimServer::stop(const std::string& job) {
   return future;
 }
 
+void SimServer::signal(const std::string& job, wire::UserSignal signal) {
+  events_->push(
+      SignalAsked{.name = job,
+                  .signal = signal,
+                  .answer = std::make_shared<std::promise<Result<std::vector<std::string>>>>()});
+  wake();
+}
+
 Result<json> SimServer::assignment(const InstanceCaller& caller) {
   return sessions_->assignment(caller);
 }

@@ -31,6 +31,8 @@ class SimServer {
   Result<nlohmann::json> create(const nlohmann::json& request);
   // The answer comes when the stop is stored, or never.
   std::future<Result<void>> stop(const std::string& job);
+  // Its answer is read by nobody.
+  void signal(const std::string& job, wire::UserSignal signal);
 
   // The instance protocol.
   Result<nlohmann::json> assignment(const InstanceCaller& caller);
