@@ -179,11 +179,23 @@ std::optional<Error> Communicator::fault() const {
 }
 
 Result<Work> Communicator::agree(const Signature& signature, std::uint64_t bytes,
-                                 std::chrono::milliseconds timeout) {
+                                 std::chrono::milliseconds timeout, std::uint32_t tag) {
   YARD_TRY(state_->check_process());
   Operation operation;
   operation.timeout = timeout;
-  Checked checked{.request = {.kind = OpKind::kBarrier}, .signature = signature, .bytes = bytes};
+  Checked checked{.request = {.kind = OpKind::kBarrier},
+                  .signature = signature,
+                  .bytes = bytes,
+                  .is_elsewhere = true};
+  if (is_one_sided(signature.kind)) {
+    operation.kind = signature.kind;
+    operation.root = signature.root;
+    operation.tag = tag;
+    YARD_TRY(const Checked own, check(operation, rank(), size()));
+    checked.request = own.request;
+    YARD_TRY(auto work, state_->point_to_point.issue(std::move(operation), std::move(checked)));
+    return Work(std::move(work));
+  }
   YARD_TRY(auto work, state_->queue.issue(std::move(operation), std::move(checked)));
   return Work(std::move(work));
 }
@@ -197,17 +209,27 @@ Result<std::uint64_t> Communicator::begin_elsewhere(const Signature& signature,
   return state_->queue.note_elsewhere({.request = {}, .signature = signature, .bytes = bytes});
 }
 
-void Communicator::end_elsewhere(std::uint64_t sequence, bool is_complete) {
+void Communicator::end_elsewhere(OpKind kind, std::uint64_t sequence, bool is_complete) {
   Parts& parts = state_->parts;
+  if (is_one_sided(kind)) {
+    parts.point_to_point_recorder->ended(sequence, is_complete);
+    return;
+  }
   parts.recorder->ended(sequence, is_complete);
   if (is_complete && parts.board != nullptr) {
-    parts.board->note_completed(sequence);
+    parts.board->note_completed(parts.recorder->last_completed());  // they may end in any order
   }
 }
 
 Error Communicator::give_up_elsewhere(std::uint64_t sequence, const Signature& signature,
                                       std::chrono::milliseconds timeout) {
   Parts& parts = state_->parts;
+  if (is_one_sided(signature.kind)) {
+    parts.fault->raise(Error{
+        Code::kDeadline, fmt::format("{} on rank {} of '{}' took longer than {} ms",
+                                     to_string(signature), rank(), parts.name, timeout.count())});
+    return parts.fault->error();
+  }
   Overdue what{.timeout = timeout};
   for (std::int32_t rank = 0; rank < parts.world.size; ++rank) {
     const auto last = parts.board == nullptr ? std::nullopt : parts.board->last_issued(rank);

@@ -149,12 +149,14 @@ class Communicator {
   // Called like issue(); the error of the fault when there is one. agree() also waits for all ranks
   // to be there with the same signature, as a barrier does, before the operation is begun: for what
   // does not survive a disagreement. begin_elsewhere() does not wait, and a disagreement is noticed
-  // within a second.
+  // within a second. A send or receive (`signature.root` is the peer) only agrees: its signature
+  // travels as a message with `tag`, so that a send has agreed when it is on its way, and a receive
+  // when it has come and is the same. Its number is one of the sends and receives.
   Result<Work> agree(const Signature& signature, std::uint64_t bytes,
-                     std::chrono::milliseconds timeout);
+                     std::chrono::milliseconds timeout, std::uint32_t tag = 0);
   Result<std::uint64_t> begin_elsewhere(const Signature& signature, std::uint64_t bytes);
-  // Once for each number of the two, from any thread.
-  void end_elsewhere(std::uint64_t sequence, bool is_complete);
+  // Once for each number of the two, from any thread; `kind` is the operation's.
+  void end_elsewhere(OpKind kind, std::uint64_t sequence, bool is_complete);
   // It has taken longer than `timeout`: ends the communicator on all ranks, and says who has not
   // begun it, as far as is known.
   Error give_up_elsewhere(std::uint64_t sequence, const Signature& signature,

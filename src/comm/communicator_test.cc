@@ -20,6 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using HostOf = std::string (*)(std::int32_t rank);
 
@@ -162,6 +163,9 @@ TEST_P(CreateTest, RanksAgreeOnAnOperationElsewhereBeforeItBegins) {
     ASSERT_TRUE(agreed);
     const auto all = agreed->wait();
     ASSERT_TRUE(all) << all.error().message;
+    EXPECT_THAT(communicator.flight_record(), HasSubstr(R"("state":"started")"));
+    communicator.end_elsewhere(signature.kind, agreed->sequence(), true);
+    EXPECT_THAT(communicator.flight_record(), HasSubstr(R"("state":"completed")"));
     signature.count = communicator.rank() == 1 ? 8 : 9;
     // A rank that comes late may find the disagreement of the others.
     agreed = communicator.agree(signature, 36, seconds(30));
@@ -173,6 +177,55 @@ TEST_P(CreateTest, RanksAgreeOnAnOperationElsewhereBeforeItBegins) {
   });
 }
 
+// Rank 0 sends, rank 1 receives: only what they say of it.
+Result<Work> agree_to_send(Communicator& communicator, std::uint64_t count, std::uint32_t tag,
+                           milliseconds timeout = seconds(30)) {
+  const bool is_sender = communicator.rank() == 0;
+  const Signature signature{.kind = is_sender ? OpKind::kSend : OpKind::kReceive,
+                            .dtype = DType::kF32,
+                            .root = is_sender ? 1 : 0,
+                            .count = count};
+  return communicator.agree(signature, 4 * count, timeout, tag);
+}
+
+TEST_P(CreateTest, ASendElsewhereIsComparedWithItsReceive) {
+  run_world(2, GetParam(), [](Communicator& communicator) {
+    const bool is_sender = communicator.rank() == 0;
+    // The receiver asks in the other order of tags.
+    for (const std::uint32_t tag : {7U, 9U}) {
+      const auto agreed = agree_to_send(communicator, 8, is_sender ? tag : 16 - tag);
+      ASSERT_TRUE(agreed);
+      ASSERT_TRUE(Work(*agreed).wait());
+      EXPECT_THAT(communicator.flight_record(), HasSubstr(R"("state":"started")"));
+      communicator.end_elsewhere(is_sender ? OpKind::kSend : OpKind::kReceive, agreed->sequence(),
+                                 true);
+      EXPECT_THAT(communicator.flight_record(), Not(HasSubstr(R"("state":"started")")));
+    }
+    static_cast<void>(agree_to_send(communicator, is_sender ? 8 : 9, 0));
+    const auto deadline = steady_clock::now() + seconds(20);
+    while (!communicator.fault() && steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    const auto fault = communicator.fault();
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->code, Code::kConflict);
+    EXPECT_THAT(fault->message, HasSubstr("rank 1 has a receive of 9 float32 from rank 0"));
+    EXPECT_THAT(fault->message, HasSubstr("rank 0 has 8 float32 for it"));
+  });
+}
+
+TEST_P(CreateTest, ASendElsewhereThatIsGivenUpNamesItsPeer) {
+  run_world(2, GetParam(), [](Communicator& communicator) {
+    const Signature signature{.kind = OpKind::kSend, .dtype = DType::kF32, .root = 1, .count = 8};
+    if (communicator.rank() == 0) {
+      const Error error = communicator.give_up_elsewhere(1, signature, milliseconds(7));
+      EXPECT_EQ(error.code, Code::kDeadline);
+      EXPECT_THAT(error.message, HasSubstr("send of 8 float32 to rank 1 on rank 0"));
+      EXPECT_THAT(error.message, HasSubstr("took longer than 7 ms"));
+    }
+  });
+}
+
 TEST_P(CreateTest, OperationsElsewhereAreComparedToo) {
   run_world(3, GetParam(), [](Communicator& communicator) {
     Signature signature{
@@ -180,7 +233,7 @@ TEST_P(CreateTest, OperationsElsewhereAreComparedToo) {
     auto begun = communicator.begin_elsewhere(signature, 32);
     ASSERT_TRUE(begun);
     EXPECT_EQ(*begun, 1U);
-    communicator.end_elsewhere(*begun, true);
+    communicator.end_elsewhere(signature.kind, *begun, true);
     EXPECT_THAT(communicator.flight_record(), HasSubstr("completed"));
     ASSERT_TRUE(communicator.run(Operation{}));  // all have come so far
     signature.count = communicator.rank() == 1 ? 8 : 9;

@@ -109,7 +109,10 @@ std::string to_string(const Signature& signature) {
   if (signature.reduce != ReduceOp::kNone) {
     text += fmt::format(" ({})", name_of(signature.reduce));
   }
-  if (signature.root >= 0) {
+  if (signature.kind == OpKind::kSend || signature.kind == OpKind::kReceive) {
+    const bool is_send = signature.kind == OpKind::kSend;
+    text += fmt::format(" {} rank {}", is_send ? "to" : "from", signature.root);
+  } else if (signature.root >= 0) {
     text += fmt::format(", root {}", signature.root);
   }
   return text;

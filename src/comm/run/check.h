@@ -18,6 +18,8 @@ struct Checked {
   Request request;
   Signature signature;
   std::uint64_t bytes = 0;  // of the whole operation: request.count elements
+  // Only the agreement on it is performed here: it ends with end_elsewhere() (communicator.h).
+  bool is_elsewhere = false;
 };
 
 // For rank `rank` of `size`. Fills a missing `input` (in place) of all-reduce and broadcast from

@@ -156,7 +156,9 @@ bool PointToPoint::drive_once() {
 void PointToPoint::complete(const std::vector<std::shared_ptr<Work::State>>& works,
                             const Result<void>& result) {
   for (const auto& work : works) {
-    recorder_.ended(work->sequence, result.has_value());
+    if (!result || !work->checked.is_elsewhere) {
+      recorder_.ended(work->sequence, result.has_value());
+    }
     work->complete(result);
   }
   const MutexLock lock(mutex_);
