@@ -56,6 +56,7 @@ class Joining {
     return fmt::format("trainyard/{}/{}/{}", options_.name, what, rank);
   }
 
+  std::vector<std::string> addresses_for_people() const;
   Result<void> introduce();
   Result<void> agree_on_size(const std::string& own);
   Error other_size(const Member& other) const;
@@ -79,6 +80,14 @@ class Joining {
   TcpListener control_;      // of rank 0
 };
 
+// A world of one host needs none: what is wrong with the choice is said where it is used.
+std::vector<std::string> Joining::addresses_for_people() const {
+  const auto interfaces = read_interfaces();
+  auto chosen = interfaces ? choose_addresses(*interfaces, options_.interface, false)
+                           : Result<std::vector<std::string>>(interfaces.error());
+  return std::move(chosen).value_or({});
+}
+
 // Claims this rank's number in the store.
 Result<void> Joining::introduce() {
   SystemRandom random;
@@ -91,7 +100,8 @@ Result<void> Joining::introduce() {
              .pid = ::getpid(),
              .local_socket =
                  (place.empty() ? "@trainyard-" : place + "/" + kMeetingSocket) + random.hex(12),
-             .nonce = random.hex(8)};
+             .nonce = random.hex(8),
+             .addresses = addresses_for_people()};
   YARD_TRY(local_listener_, listen_local(own.local_socket));
   if (!place.empty()) {
     socket_file_ = own.local_socket;
@@ -158,8 +168,8 @@ Result<std::vector<std::string>> Joining::wait_for_ranks(std::string_view what) 
     }
     const auto value = store_.wait_for({key("rank", rank)}, milliseconds(1000));
     const auto member = value ? decode_member(value->front()) : Result<Member>(value.error());
-    present +=
-        (present.empty() ? "" : ", ") + (member ? describe(*member) : fmt::format("rank {}", rank));
+    present += (present.empty() ? "" : ", ") +
+               (member ? describe_with_addresses(*member) : fmt::format("rank {}", rank));
   }
   return Error{Code::kDeadline,
                fmt::format("the world \"{}\" of {} ranks did not complete within {} s: missing "
@@ -210,7 +220,8 @@ Result<void> Joining::publish_addresses() {
 Error Joining::missing(const std::vector<std::int32_t>& ranks) const {
   std::string text;
   for (const std::int32_t rank : ranks) {
-    text += (text.empty() ? "" : ", ") + describe(joined_.members[static_cast<std::size_t>(rank)]);
+    text += (text.empty() ? "" : ", ") +
+            describe_with_addresses(joined_.members[static_cast<std::size_t>(rank)]);
   }
   return {Code::kDeadline,
           fmt::format("the world \"{}\" did not complete within {} s: no "

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "comm/rendezvous/frame.h"
+#include "comm/rendezvous/interfaces.h"
 #include "comm/rendezvous/memory_store.h"
 
 namespace trainyard::comm {
@@ -92,6 +93,27 @@ TEST(Join, NamesThoseWhoNeverCome) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Code::kDeadline);
   EXPECT_THAT(joined.error().message, HasSubstr("missing 0 and 2; there are rank 1 (pid "));
+  const auto addresses = choose_addresses(*read_interfaces(), "", false);
+  EXPECT_THAT(joined.error().message, HasSubstr(", " + addresses->front()));
+}
+
+TEST(Join, NamesTheAddressesOfThoseWhoDoNotConnect) {
+  MemoryStore store;
+  const Member other{.rank = 1,
+                     .size = 2,
+                     .host_key = "a",
+                     .host_name = "algo-2",
+                     .pid = 7,
+                     .addresses = {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"}};
+  ASSERT_TRUE(store.claim("trainyard/world/rank/1", encode(other)));
+  CommunicatorOptions options = options_of(0, 2);
+  options.host = "a";
+  options.join_timeout = milliseconds(50);
+  const auto joined = join(options, store, make_segments, "");
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, Code::kDeadline);
+  EXPECT_THAT(joined.error().message,
+              HasSubstr("came from rank 1 (pid 7 on algo-2, 10.0.0.1, 10.0.0.2, 10.0.0.3, ...)"));
 }
 
 TEST(Join, RefusesTwoProcessesWithOneRank) {

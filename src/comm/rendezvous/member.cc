@@ -17,9 +17,11 @@
 namespace trainyard::comm {
 
 std::string encode(const Member& member) {
-  return encode_frame({std::to_string(member.rank), std::to_string(member.size), member.host_key,
-                       member.host_name, std::to_string(member.pid), member.local_socket,
-                       member.nonce});
+  Fields fields = {
+      std::to_string(member.rank), std::to_string(member.size), member.host_key, member.host_name,
+      std::to_string(member.pid),  member.local_socket,         member.nonce};
+  fields.insert(fields.end(), member.addresses.begin(), member.addresses.end());
+  return encode_frame(fields);
 }
 
 Result<Member> decode_member(std::string_view text) {
@@ -38,7 +40,8 @@ Result<Member> decode_member(std::string_view text) {
                 .host_name = (*fields)[3],
                 .pid = pid,
                 .local_socket = (*fields)[5],
-                .nonce = (*fields)[6]};
+                .nonce = (*fields)[6],
+                .addresses = {fields->begin() + 7, fields->end()}};
 }
 
 Result<Machine> read_this_machine(const std::string& socket_folder) {
@@ -87,6 +90,16 @@ Result<void> check_hosts(const Hosts& hosts, const std::vector<Member>& members)
 
 std::string describe(const Member& member) {
   return fmt::format("rank {} (pid {} on {})", member.rank, member.pid, member.host_name);
+}
+
+std::string describe_with_addresses(const Member& member) {
+  constexpr std::size_t kShown = 3;
+  std::string text =
+      fmt::format("rank {} (pid {} on {}", member.rank, member.pid, member.host_name);
+  for (std::size_t i = 0; i < std::min(member.addresses.size(), kShown); ++i) {
+    text += ", " + member.addresses[i];
+  }
+  return text + (member.addresses.size() > kShown ? ", ...)" : ")");
 }
 
 std::string list_ranks(const std::vector<std::int32_t>& ranks) {

@@ -21,6 +21,9 @@ struct Member {
   std::int64_t pid = 0;           // as seen by itself
   std::string local_socket = {};  // where it listens as a leader
   std::string nonce = {};         // this start of it
+  // Where its host is, best first: for people who look for it. Connections go by what is told
+  // later.
+  std::vector<std::string> addresses = {};
 
   bool operator==(const Member&) const = default;
 };
@@ -55,6 +58,8 @@ Result<void> check_hosts(const Hosts& hosts, const std::vector<Member>& members)
 
 // "rank 3 (pid 812 on algo-2)".
 std::string describe(const Member& member);
+// "rank 3 (pid 812 on algo-2, 10.0.0.5)".
+std::string describe_with_addresses(const Member& member);
 // "1, 2 and 5".
 std::string list_ranks(const std::vector<std::int32_t>& ranks);
 
