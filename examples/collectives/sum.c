@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "yard_comm.h"
+#include "yard_job.h"
 
 static void must(int code, char** error) {
   if (code != YARD_OK) {

@@ -8,12 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "comm/c/handles.h"
 #include "comm/communicator.h"
 #include "comm/rendezvous/own_store.h"
-#include "comm/rendezvous/resource_config.h"
 
 namespace {
 
@@ -158,12 +156,6 @@ Result<yard_comm> create_at(const std::string& address, const CommunicatorOption
   return yard_comm{.store = std::move(store), .own = std::move(*created)};
 }
 
-Result<JobPlace> read_place(const char* config, std::int32_t local_rank, std::int32_t local_size) {
-  constexpr std::size_t kLargest = std::size_t{1} << 20;
-  YARD_TRY(const std::string text, trainyard::read_file(config, kLargest));
-  return place_in_job(text, local_rank, local_size);
-}
-
 }  // namespace
 
 int yard_comm_abi(void) {
@@ -195,20 +187,6 @@ int yard_comm_create(const yard_comm_options* options, const yard_store* store, 
     return report(created.error(), error);
   }
   *comm = new yard_comm(std::move(*created));  // owned by the caller, until yard_comm_free
-  return YARD_OK;
-}
-
-int yard_job_place_read(const char* config, int32_t local_rank, int32_t local_size,
-                        yard_job_place* place, char** error) {
-  const auto found =
-      read_place(config == nullptr ? kResourceConfig : config, local_rank, local_size);
-  if (!found) {
-    return report(found.error(), error);
-  }
-  *place = {.rank = found->rank,
-            .size = found->size,
-            .leader = copy_of(found->leader),
-            .interface_ = copy_of(found->interface)};
   return YARD_OK;
 }
 

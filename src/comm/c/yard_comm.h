@@ -120,19 +120,6 @@ typedef struct yard_comm_options {
   const char* address;
 } yard_comm_options;
 
-/* Where this process is among the ranks of a SageMaker training job: rendezvous/resource_config.h.
- */
-typedef struct yard_job_place {
-  int32_t rank;
-  int32_t size;
-  char* leader;     /* the host of rank 0; free with yard_free */
-  char* interface_; /* for yard_comm_options; free with yard_free */
-} yard_job_place;
-/* `config`: null for /opt/ml/input/config/resourceconfig.json. Each host has `local_size` ranks,
- * and this one the number `local_rank` there. */
-YARD_API int yard_job_place_read(const char* config, int32_t local_rank, int32_t local_size,
-                                 yard_job_place* place, char** error);
-
 /* The store is used during the call only; null: options->address says where ranks meet. */
 YARD_API int yard_comm_create(const yard_comm_options* options, const yard_store* store,
                               yard_comm** comm, char** error);
