@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as processes, each with its own mapping of the segment that was passed to it: beside each
-// other, and in sibling namespaces, where they see neither each other's pids nor users.
+// other, and in sibling namespaces, where they see neither each other's pids nor users nor
+// networks.
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -101,13 +102,13 @@ TEST(ShmProcess, ExchangesMessagesWithAnotherProcess) {
 
 TEST(ShmProcess, ExchangesMessagesWithASiblingNamespace) {
   const std::vector<std::string> unshare = {"unshare", "--user", "--map-root-user", "--pid",
-                                            "--fork"};
+                                            "--net",   "--ipc",  "--fork"};
   std::vector<std::string> probe = unshare;
   probe.emplace_back("true");
   const Result<Output> allowed =
       run_command({.argv = probe, .inherit_env = true}, std::chrono::seconds(10));
   if (!allowed || !allowed->status.ok()) {
-    GTEST_SKIP() << "user and pid namespaces cannot be made here";
+    GTEST_SKIP() << "namespaces cannot be made here";
   }
   const Segment segment = *Segment::create(default_shape(2));
   Result<Child> child = spawn(child_options(segment, unshare));
