@@ -205,3 +205,14 @@ def test_an_interface_that_is_none_is_named_with_those_there_are(make_world, cab
     assert f'no network interface is "ib0"; this machine has: ' in answer.error
     assert f"{cable.links[0]} {cable.address(0)}/24" in answer.error
     assert world[1].answer().code == "DEADLINE"
+
+
+def test_the_loopback_is_told_to_no_other_host_though_it_is_named(make_world):
+    world = make_world("tcp2")
+    for rank in world.ranks:
+        rank.begin("create", interface="lo", join_timeout=20)
+    for rank in world.ranks:
+        answer = rank.answer()
+        assert answer.code == "NOT_FOUND"
+        assert answer.ended - answer.began < patience(2)
+        assert '"lo" is the loopback, by which a host reaches only itself' in answer.error

@@ -55,6 +55,11 @@ bool is_link_local(const std::string& address) {
   return is_in_network(address, "169.254.0.0", 16);
 }
 
+// Not the interface: a host may have an address on its loopback that others have a route to.
+bool is_own_of_each_host(const std::string& address) {
+  return is_in_network(address, "127.0.0.0", 8) || is_in_network(address, "::1", 128);
+}
+
 // One word of a choice, as a question about interfaces.
 struct Pattern {
   std::string name;  // exact, or a prefix when `is_prefix`
@@ -139,6 +144,26 @@ std::vector<Interface> automatic(const std::vector<Interface>& interfaces, bool 
   return chosen;
 }
 
+Result<std::vector<Interface>> named(const std::vector<Interface>& interfaces,
+                                     std::string_view choice, bool several_hosts) {
+  YARD_TRY(const std::vector<Pattern> patterns, parse_patterns(choice));
+  std::vector<Interface> chosen;
+  for (const Pattern& pattern : patterns) {
+    std::ranges::copy_if(interfaces, std::back_inserter(chosen),
+                         [&](const Interface& one) { return one.is_up && pattern.matches(one); });
+  }
+  const auto removed = std::erase_if(chosen, [&](const Interface& one) {
+    return several_hosts && is_own_of_each_host(one.address);
+  });
+  if (chosen.empty() && removed > 0) {
+    return Error{Code::kNotFound,
+                 fmt::format("\"{}\" is the loopback, by which a host reaches only itself; this "
+                             "machine has: {}",
+                             choice, list_of(interfaces))};
+  }
+  return chosen;
+}
+
 }  // namespace
 
 Result<std::vector<Interface>> read_interfaces() {
@@ -193,11 +218,7 @@ Result<std::vector<std::string>> choose_addresses(const std::vector<Interface>& 
       return std::ranges::any_of(patterns, [&](const auto& p) { return p.matches(one); });
     });
   } else {
-    YARD_TRY(const std::vector<Pattern> patterns, parse_patterns(choice));
-    for (const Pattern& pattern : patterns) {
-      std::ranges::copy_if(interfaces, std::back_inserter(chosen),
-                           [&](const Interface& one) { return one.is_up && pattern.matches(one); });
-    }
+    YARD_TRY(chosen, named(interfaces, choice, several_hosts));
   }
   std::vector<std::string> addresses;
   for (const Interface& one : chosen) {

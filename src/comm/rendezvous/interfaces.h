@@ -10,7 +10,8 @@
 //   a,b              any of these, in this order
 //   ^docker0,lo      all but these
 //
-// Deciding is pure; read_interfaces() is what looks at the machine.
+// Whatever is chosen: 127.0.0.0/8 and ::1 are told to no other host, where they would mean that
+// one. Deciding is pure; read_interfaces() is what looks at the machine.
 #pragma once
 
 #include <string>
@@ -33,8 +34,9 @@ struct Interface {
 
 Result<std::vector<Interface>> read_interfaces();
 
-// The addresses to advertise, best first, without repeats. kNotFound when a choice matches nothing:
-// the message lists what there is. kInvalidArgument for a choice that cannot be read.
+// The addresses to advertise, best first, without repeats. kNotFound when a choice matches nothing,
+// or, with several hosts, only addresses of the loopback: the message lists what there is.
+// kInvalidArgument for a choice that cannot be read.
 // Automatic: no loopback when the world has several hosts, IPv4 before IPv6 of the same interface,
 // link-local IPv4 last; no link-local IPv6, which means nothing without the name of the peer's own
 // interface; loopback only when there is nothing else on a world of one host.

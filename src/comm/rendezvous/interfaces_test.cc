@@ -11,6 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const Interface kLoopback{.name = "lo", .address = "127.0.0.1", .prefix = 8, .is_loopback = true};
+const Interface kLoopbackV6{.name = "lo", .address = "::1", .prefix = 128, .is_loopback = true};
 const Interface kBridge{.name = "docker0", .address = "172.17.0.1", .prefix = 16};
 const Interface kData{.name = "enP7s7", .address = "10.1.2.7", .prefix = 24};
 const Interface kDataV6{.name = "enP7s7", .address = "fd00::7", .prefix = 64};
@@ -28,6 +29,24 @@ TEST(ChooseAddresses, NeverAdvertisesLoopbackToOtherHosts) {
   EXPECT_THAT(*choose_addresses({kLoopback}, "", false), ElementsAre("127.0.0.1"));
 }
 
+// aws-samples/aws-do-eks#69: also not when it is asked for.
+TEST(ChooseAddresses, RefusesANamedLoopbackWhereOthersAreToReachIt) {
+  for (const char* loopback : {"lo", "127.0.0.1", "127.0.0.0/8", "::1", "lo,127.0.0.1"}) {
+    const auto refused = choose_addresses({kLoopback, kLoopbackV6, kData}, loopback, true);
+    ASSERT_FALSE(refused) << loopback;
+    EXPECT_EQ(refused.error().code, Code::kNotFound);
+    EXPECT_THAT(refused.error().message, HasSubstr("by which a host reaches only itself"));
+    EXPECT_THAT(refused.error().message, HasSubstr("enP7s7 10.1.2.7/24"));
+  }
+  EXPECT_THAT(*choose_addresses({kLoopback}, "lo", false), ElementsAre("127.0.0.1"));
+}
+
+TEST(ChooseAddresses, TakesWhatOthersReachOnALoopback) {
+  const Interface routed{.name = "lo", .address = "10.255.0.7", .is_loopback = true};
+  EXPECT_THAT(*choose_addresses({kLoopback, routed, kData}, "lo,en*", true),
+              ElementsAre("10.255.0.7", "10.1.2.7"));
+}
+
 struct Case {
   const char* choice;
   std::vector<std::string> addresses;
@@ -43,7 +62,6 @@ TEST(ChooseAddresses, ReadsOneSyntax) {
       {"fd00::/8", {"fd00::7"}},
       {"10.1.2.7, docker0", {"10.1.2.7", "172.17.0.1"}},
       {"^docker0,fe80::/10", {"10.1.2.7", "fd00::7"}},
-      {"lo", {"127.0.0.1"}},
   };
   for (const Case& one : cases) {
     EXPECT_EQ(*choose_addresses(kNode, one.choice, true), one.addresses) << one.choice;
