@@ -21,6 +21,7 @@
 #include "comm/schedule/choose.h"
 #include "comm/transport/shm/shm_transport.h"
 #include "testing/fabric_ranks.h"
+#include "testing/late_transport.h"
 #include "testing/memory_transport.h"
 
 namespace trainyard::testing {
@@ -29,6 +30,7 @@ struct WorldOptions {
   std::string name = "world";
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
   MemoryOptions memory = {};
+  std::uint64_t delay_seed = 0;         // not 0: everything comes late (late_transport.h)
   std::vector<std::int32_t> host = {};  // by rank; none: all on one
   comm::Choices choices = comm::default_choices();
   std::shared_ptr<comm::ProgressBoard> board = nullptr;  // of all ranks
@@ -95,6 +97,18 @@ std::shared_ptr<void> leaving(std::shared_ptr<FaultHub> hub, comm::Fault* fault,
   return std::shared_ptr<Leaver>(new Leaver{std::move(hub), fault, std::move(shared)});
 }
 
+inline std::unique_ptr<comm::Communicator> make_communicator(comm::Communicator::Parts parts,
+                                                             const WorldOptions& options) {
+  if (options.delay_seed != 0) {
+    const auto rank = static_cast<std::uint64_t>(parts.world.rank);
+    for (auto* transport : {&parts.collectives, &parts.point_to_point}) {
+      *transport =
+          std::make_unique<LateTransport>(std::move(*transport), options.delay_seed * 1000 + rank);
+    }
+  }
+  return comm::Communicator::from_parts(std::move(parts));
+}
+
 inline LocalWorld make_local_communicators(std::int32_t size, const WorldOptions& options = {}) {
   LocalWorld world{.network = std::make_shared<MemoryNetwork>(size, options.memory),
                    .hub = std::make_shared<FaultHub>(),
@@ -109,7 +123,7 @@ inline LocalWorld make_local_communicators(std::int32_t size, const WorldOptions
       return network->allocate(bytes);
     };
     parts.memory = leaving(world.hub, parts.fault.get(), std::pair(world.network, side));
-    world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
+    world.ranks.push_back(make_communicator(std::move(parts), options));
   }
   return world;
 }
@@ -163,7 +177,7 @@ inline LocalWorld make_shared_memory_communicators(std::int32_t size,
     all.push_back(std::move(parts));
   }
   for (comm::Communicator::Parts& parts : all) {
-    world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
+    world.ranks.push_back(make_communicator(std::move(parts), options));
   }
   return world;
 }
@@ -188,7 +202,7 @@ inline LocalWorld make_fabric_communicators(const std::string& provider, std::in
     parts.point_to_point = std::make_unique<comm::FabricTransport>(
         fabric, std::move(point_to_point[index]), *parts.fault);
     parts.memory = leaving(world.hub, parts.fault.get(), 0);
-    world.ranks.push_back(comm::Communicator::from_parts(std::move(parts)));
+    world.ranks.push_back(make_communicator(std::move(parts), options));
   }
   return world;
 }

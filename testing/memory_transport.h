@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that are threads of one process, joined by queues under one lock: the transport of tests.
-// It refuses what a real one might refuse (no room, not yet visible), sends from where bytes lie or
-// not, and loses ranks on demand, so that the executor is tried with all of that.
+// It refuses what a real one might refuse (no room), sends from where bytes lie or not, and loses
+// ranks on demand, so that the executor is tried with all of that.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -23,11 +22,10 @@ namespace trainyard::testing {
 
 struct MemoryOptions {
   std::size_t max_message = std::size_t{32} << 10;
-  std::size_t room = 0;          // 0: as little as the contract allows
-  bool stays_in_place = false;   // sends refer to the sender's memory until they are released
-  bool places = false;           // receives go where the caller wants them
-  bool holds_back = false;       // flush() never says that all has left
-  std::uint64_t delay_seed = 0;  // not 0: messages show late, by a random number of looks
+  std::size_t room = 0;         // 0: as little as the contract allows
+  bool stays_in_place = false;  // sends refer to the sender's memory until they are released
+  bool places = false;          // receives go where the caller wants them
+  bool holds_back = false;      // flush() never says that all has left
 };
 
 class MemoryNetwork {
@@ -39,8 +37,7 @@ class MemoryNetwork {
         version_(static_cast<std::size_t>(size)),
         channels_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
         under_way_(static_cast<std::size_t>(size)),
-        lost_(static_cast<std::size_t>(size)),
-        random_(options.delay_seed) {}
+        lost_(static_cast<std::size_t>(size)) {}
 
   std::unique_ptr<comm::Transport> endpoint(std::int32_t rank);
 
@@ -67,7 +64,6 @@ class MemoryNetwork {
     std::span<const std::byte> bytes;
     std::int32_t sender = 0;
     std::size_t readers = 0;
-    int looks_left = 0;
   };
   using Channel = std::deque<std::shared_ptr<Message>>;
 
@@ -84,7 +80,6 @@ class MemoryNetwork {
   std::vector<Channel> channels_;
   std::vector<std::size_t> under_way_;
   std::vector<bool> lost_;
-  std::mt19937_64 random_;
   std::map<const std::byte*, std::pair<std::shared_ptr<std::byte[]>, std::size_t>> heap_;
 };
 
@@ -149,7 +144,7 @@ class MemoryTransport final : public comm::Transport {
   const comm::Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override {
     const std::scoped_lock lock(network_.mutex_);
     MemoryNetwork::Channel& channel = network_.channel(peer, rank_);
-    if (channel.empty() || channel.front()->looks_left-- > 0) {
+    if (channel.empty()) {
       return nullptr;
     }
     MemoryNetwork::Message& message = *channel.front();
@@ -175,10 +170,8 @@ class MemoryTransport final : public comm::Transport {
 
   void wait(comm::Patience, std::chrono::microseconds limit) override {
     std::unique_lock lock(network_.mutex_);
-    // Late messages show after a number of looks, so nobody may wait long for a change.
-    const auto most = network_.options_.delay_seed != 0 ? std::chrono::microseconds(20) : limit;
     const auto own = static_cast<std::size_t>(rank_);
-    network_.changed_[own].wait_for(lock, most,
+    network_.changed_[own].wait_for(lock, limit,
                                     [&] { return network_.version_[own] != seen_ || woken_; });
     seen_ = network_.version_[own];
     woken_ = false;
@@ -225,9 +218,6 @@ class MemoryTransport final : public comm::Transport {
     for (const std::int32_t peer : peers) {
       network_.channel(rank_, peer).push_back(message);
       change(peer);
-    }
-    if (network_.options_.delay_seed != 0) {
-      message->looks_left = static_cast<int>(network_.random_() % 4);
     }
   }
   void change(std::int32_t rank) {
