@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <string>
+#include <utility>
 
 #include "base/log.h"
 
@@ -109,10 +111,12 @@ void Inbox::watch_signals(const std::stop_token& stop) {
 void Inbox::poll_commands(const std::stop_token& stop) {
   std::int64_t after = 0;
   milliseconds retry = kFirstRetry;
+  std::string trouble;  // as the log says: once, for it may last for hours
   while (!stop.stop_requested()) {
     Result<std::vector<wire::Command>> commands = link_.commands(after, stop);
     if (commands) {
       retry = kFirstRetry;
+      trouble.clear();
       for (wire::Command& command : *commands) {
         // A server that restarts may repeat what it has sent.
         if (command.seq > after) {
@@ -133,8 +137,9 @@ void Inbox::poll_commands(const std::stop_token& stop) {
       push(Denied{});
       return;
     }
-    if (!is_unproven(commands.error())) {
-      log_warning("no commands: " + commands.error().message);
+    const std::string& why = commands.error().message;
+    if (!is_unproven(commands.error()) && std::exchange(trouble, why) != why) {
+      log_warning("no commands: " + why);
     }
     pause(stop, retry);
     retry = std::min(retry * 2, kLastRetry);

@@ -170,6 +170,9 @@ bool Reporter::send(const std::stop_token& stop) {
   const MutexLock lock(mutex_);
   if (acknowledged) {
     heard_ = clock_.steady_now();
+    if (!std::exchange(trouble_, {}).empty()) {
+      log_info("reports are sent again");
+    }
     outbox_.acknowledge(*acknowledged);
     changed_.notify_all();
     return true;
@@ -178,7 +181,10 @@ bool Reporter::send(const std::stop_token& stop) {
   if (denied_) {
     changed_.notify_all();
   } else if (!stop.stop_requested() && !is_unproven(acknowledged.error())) {
-    log_warning("report not sent: " + acknowledged.error().message);
+    const std::string& why = acknowledged.error().message;
+    if (std::exchange(trouble_, why) != why) {
+      log_warning("reports are not sent, which goes on until they are: " + why);
+    }
   }
   return false;
 }

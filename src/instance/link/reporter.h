@@ -67,6 +67,8 @@ class Reporter {
   bool urgent_ GUARDED_BY(mutex_) = false;  // something other than lines waits
   bool denied_ GUARDED_BY(mutex_) = false;
   SteadyTime heard_ GUARDED_BY(mutex_){};
+  std::string trouble_
+      GUARDED_BY(mutex_);  // why nothing was sent last, as the log says; empty: sent
 
   std::jthread thread_;
 };

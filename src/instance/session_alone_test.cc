@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instances that nobody waits for: their job has finished before they came, or their server is
+// gone.
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "instance/testing/session_fixture.h"
+#include "instance/testing/sleepers.h"
+
+namespace trainyard::instance {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST_F(SessionTest, EndsAtOnceAndWellWhenItsJobHasFinishedBeforeItCame) {
+  source({{"train.sh", "echo ran"}});
+  make_server();
+  server_->deny(true);
+  launch();
+  wait_for_end(0);
+  EXPECT_THAT(supervisor_log(), HasSubstr("job already finished"));
+  EXPECT_THAT(server_->reports(), IsEmpty());
+}
+
+int times_in(std::string_view text, std::string_view part) {
+  int times = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + 1)) {
+    ++times;
+  }
+  return times;
+}
+
+// Saves when it is stopped, and leaves a daemon behind.
+const char* const kHang = R"(
+setsid sleep 86393.25 &
+trap 'echo saved > /opt/ml/model/last; exit 0' TERM
+echo up; while :; do sleep 0.05; done
+)";
+
+TEST_F(SessionTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
+  source({{"train.sh", kHang}});
+  request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
+  orphan_limit_ = Duration(1000);
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->be_away(true);
+  wait_for_end(1);
+  EXPECT_THAT(supervisor_log(), HasSubstr("the server is away, and MaxRuntimeInSeconds with the "
+                                          "stop grace (4 s) is over: stopping the program"));
+  EXPECT_THAT(supervisor_log(),
+              HasSubstr("leaving; what was not sent lies in " + scratch().string()));
+  EXPECT_LE(times_in(supervisor_log(), "reports are not sent"), 3) << supervisor_log();
+  EXPECT_LE(times_in(supervisor_log(), "no commands"), 3);
+  EXPECT_EQ(read_file(scratch() / "ml/model/last").value_or(""), "saved\n");
+  EXPECT_FALSE(sleeps_somewhere("86393.25"));
+}
+
+TEST_F(SessionTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatComesBack) {
+  source({{"train.sh", kHang}});
+  request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
+  launch();
+  ASSERT_TRUE(wait_for_line("up"));
+  server_->be_away(true);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (sleeps_somewhere("86393.25") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(Duration(20));
+  }
+  server_->be_away(false);
+  wait_for_end();
+  EXPECT_TRUE(exit().stopped && !exit().is_leaving);
+  EXPECT_EQ(model_file("last"), "saved\n");
+  EXPECT_THAT(server_->lines(), Contains(HasSubstr("stopping the program")));
+}
+
+}  // namespace
+}  // namespace trainyard::instance
