@@ -12,6 +12,11 @@ def world(torch):
     return torch.run("faults.py", 3)
 
 
+@pytest.fixture(scope="session")
+def killed(torch):
+    return torch.run("killed.py", 3)
+
+
 @pytest.fixture(params=["yard", "yard+gloo"])
 def backend(request):
     return request.param
@@ -45,6 +50,41 @@ def test_both_sides_of_another_operation_are_named(world, backend):
     assert_told(world, f"{backend}: operation", 2, "disagree", "broadcast of 8 float32", "all_reduce of 8 float32", "rank 2")
 
 
+def test_both_sides_of_another_dtype_are_named(world, backend):
+    assert_told(world, f"{backend}: dtype", 2, "disagree", "of 8 float32", "of 8 float64", "rank 1")
+
+
+def test_both_roots_are_named(world, backend):
+    theirs = ("root 0", "root 2") if backend == "yard+gloo" else ()  # yard's roots may be one operation further
+    assert_told(world, f"{backend}: root", 2, "disagree", "broadcast of 8 float32, root", *theirs)
+
+
+def test_both_sizes_of_an_all_to_all_are_named(world, backend):
+    assert_told(world, f"{backend}: all_to_all", 2, "disagree", "all_to_all of 6 float32", "all_to_all of 9 float32")
+
+
+def test_what_one_rank_sends_and_the_other_takes_is_compared(world, backend):
+    texts = ["rank 0 sent 12 bytes where rank 1 expects 8" if backend == "yard" else
+             "rank 0 sends 3 elements to rank 1, which takes 2"]
+    assert_told(world, f"{backend}: splits", 2, *texts)
+
+
+def test_both_sides_of_a_send_are_named(world, backend):
+    assert_told(world, f"{backend}: receive", 2, "disagree", "rank 1 has a receive of 9 float32 from rank 0 with tag 0",
+                "rank 0 has 8 float32 for it")
+
+
+def test_sends_and_receives_are_in_the_flight_record(world, backend):
+    kinds = {line["rank"]: {(r["op"], r["root"]) for r in map(json.loads, line["text"].splitlines())}
+             for line in world.of(f"{backend}: receive record")}
+    assert ("send", 1) in kinds[0] and ("receive", 0) in kinds[1], kinds
+
+
+def test_the_rank_that_does_not_send_is_named(world, backend):
+    assert_told(world, f"{backend}: receive late", 3, "receive of 8 float32 from rank 0", "took longer than 2000 ms",
+                "rank 0 has not sent it", ranks=(1,))
+
+
 def test_futures_end_with_the_error(world, backend):
     for line in world.of(f"{backend}: future"):
         assert "(max)" in line["text"] and "(min)" in line["text"], line
@@ -53,6 +93,11 @@ def test_futures_end_with_the_error(world, backend):
 
 def test_the_rank_that_is_late_is_named(world, backend):
     assert_told(world, f"{backend}: late", 3, "took longer than 2000 ms", "not from: ", "2 (last in operation 1)", ranks=(0, 1))
+
+
+def test_a_stopped_rank_is_named(world, backend):
+    assert_told(world, f"{backend}: stopped", 3, "took longer than 2000 ms", "not from: ", "2 (last in operation 1)",
+                ranks=(0, 1))
 
 
 def test_a_monitored_barrier_names_who_is_missing(world, backend):
@@ -67,3 +112,11 @@ def test_a_dead_rank_is_named(world, backend):
     (dead,) = (line for line in world.of("before the kill") if line["rank"] == 2)
     assert_told(world, f"{backend}: killed", 2, "rank 2", f"pid {dead['pid']}", ranks=(0, 1))
     assert world.codes == [0, 0, -9], world.errors[-2000:]
+
+
+def test_a_rank_that_dies_amid_operations_is_named(killed, backend):
+    (dead,) = killed.of("before the kill")
+    assert_told(killed, f"{backend}: killed amid operations", 60, "rank 2", f"pid {dead['pid']}", ranks=(0, 1))
+    for line in killed.of(f"{backend}: told"):
+        assert line["at"] - dead["at"] < 2 + SLACK, line
+    assert killed.codes == [0, 0, -9], killed.errors[-2000:]

@@ -409,11 +409,13 @@ BackendPtr make(const StorePtr& store, const std::string& backend_name, const py
   return c10::make_intrusive<YardBackend>(store, settings, backend_name);
 }
 
-BackendPtr guard(const BackendPtr& inner, const StorePtr& store, const std::string& backend_name,
+BackendPtr guard(const py::object& inner, const StorePtr& store, const std::string& backend_name,
                  const py::dict& all) {
   const Settings settings = settings_of(all);
+  const auto own = inner.cast<BackendPtr>();
+  auto keep = kept(inner.ptr());  // a backend of Python's works only while its object lives
   const py::gil_scoped_release release;
-  return c10::make_intrusive<GuardedBackend>(inner, store, settings, backend_name);
+  return c10::make_intrusive<GuardedBackend>(own, std::move(keep), store, settings, backend_name);
 }
 
 Inspected& inspected(const BackendPtr& backend) {

@@ -280,7 +280,7 @@ int yard_comm_fault(const yard_comm* comm, char** error) {
 int yard_comm_agree(yard_comm* comm, const yard_elsewhere* operation, int64_t timeout_ms,
                     yard_work** work, char** error) {
   auto issued = comm->own->agree(signature_of(*operation), operation->bytes,
-                                 std::chrono::milliseconds(timeout_ms));
+                                 std::chrono::milliseconds(timeout_ms), operation->tag);
   if (!issued) {
     return report(issued.error(), error);
   }
@@ -298,8 +298,9 @@ int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* 
   return YARD_OK;
 }
 
-void yard_comm_end(yard_comm* comm, uint64_t sequence, int is_complete) {
-  comm->own->end_elsewhere(sequence, is_complete != 0);
+void yard_comm_end(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
+                   int is_complete) {
+  comm->own->end_elsewhere(static_cast<OpKind>(operation->kind), sequence, is_complete != 0);
 }
 
 int yard_comm_give_up(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,

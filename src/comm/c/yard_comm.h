@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct or a function here does; compare before anything else. */
-#define YARD_COMM_ABI 5
+#define YARD_COMM_ABI 6
 YARD_API int yard_comm_abi(void);
 
 /* base/result.h's codes, from 1. */
@@ -243,7 +243,8 @@ YARD_API void yard_comm_abort(yard_comm* comm, const char* reason);
 YARD_API int yard_comm_fault(const yard_comm* comm, char** error);
 
 /* An operation that something else performs, as communicator.h says of begin_elsewhere(). Ranks
- * must agree on all of it but `bytes`; root is -1 where there is none. */
+ * must agree on all of it but `bytes`; root is -1 where there is none, and the peer of a send or
+ * receive, which is only agreed on. */
 typedef struct yard_elsewhere {
   yard_kind kind;
   yard_dtype dtype;
@@ -251,13 +252,15 @@ typedef struct yard_elsewhere {
   int32_t root;
   uint64_t count; /* elements */
   uint64_t bytes;
+  uint32_t tag; /* of send and receive */
 } yard_elsewhere;
-/* The work is done when all ranks are there with the same. */
+/* The work is done when all ranks are there with the same; of a receive, when its send is. */
 YARD_API int yard_comm_agree(yard_comm* comm, const yard_elsewhere* operation, int64_t timeout_ms,
                              yard_work** work, char** error);
 YARD_API int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* sequence,
                              char** error);
-YARD_API void yard_comm_end(yard_comm* comm, uint64_t sequence, int is_complete);
+YARD_API void yard_comm_end(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
+                            int is_complete);
 /* Always an error: YARD_DEADLINE, or what had ended the communicator before. */
 YARD_API int yard_comm_give_up(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
                                int64_t timeout_ms, char** error);

@@ -27,11 +27,22 @@ def sum_of(count, made, dtype=torch.float32):
     dist.all_reduce(torch.ones(count, dtype=dtype), group=made)
 
 
+def pass_on(made, count):
+    """Rank 0 sends 8 to rank 1; rank 2 only hears how it ends."""
+    if RANK == 0:
+        dist.send(torch.ones(8), 1, group=made)
+    elif RANK == 1:
+        dist.recv(torch.ones(count), 0, group=made)
+    sum_of(8, made)
+
+
 def last_state(made):
     return trainyard.torch.flight_record(made).splitlines()[-1]
 
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+pids = [None] * SIZE
+dist.all_gather_object(pids, os.getpid())
 
 for BACKEND in BACKENDS:
     made = group()
@@ -43,6 +54,33 @@ for BACKEND in BACKENDS:
     tell_error(f"{BACKEND}: operation", lambda: dist.broadcast(torch.ones(8), 0, group=made) if RANK == 2 else sum_of(8, made))
 
     made = group()
+    tell_error(f"{BACKEND}: dtype", lambda: sum_of(8, made, torch.float64 if RANK == 1 else torch.float32))
+
+    made = group()
+    tell_error(f"{BACKEND}: root", lambda: (
+        dist.broadcast(torch.ones(8), 2 if RANK == 2 else 0, group=made), sum_of(8, made)))  # roots only send
+
+    made = group()
+    tell_error(f"{BACKEND}: all_to_all", lambda: dist.all_to_all_single(
+        torch.ones(3 * (3 if RANK == 1 else 2)), torch.ones(3 * (3 if RANK == 1 else 2)), group=made))
+
+    # Rank 0 sends 3 rows to rank 1, which takes 2.
+    made = group()
+    sends = [1, 3, 1] if RANK == 0 else [1, 1, 1]
+    takes = [1, 1, 1] if RANK == 0 else [1, 1, 1] if RANK == 2 else [2, 1, 1]
+    tell_error(f"{BACKEND}: splits", lambda: (dist.all_to_all_single(
+        torch.zeros(sum(takes)), torch.ones(sum(sends)), takes, sends, group=made), sum_of(8, made)))
+
+    made = group()
+    tell_error(f"{BACKEND}: receive", lambda: pass_on(made, 9 if RANK == 1 else 8))
+    tell(f"{BACKEND}: receive record", text=trainyard.torch.flight_record(made))
+
+    made = group(seconds=2)
+    if RANK == 1:
+        tell_error(f"{BACKEND}: receive late", lambda: dist.recv(torch.ones(8), 0, group=made))
+    dist.barrier()
+
+    made = group()
     tell_error(f"{BACKEND}: future", lambda: dist.all_reduce(
         torch.ones(8), dist.ReduceOp.MAX if RANK == 0 else dist.ReduceOp.MIN, group=made,
         async_op=True).get_future().wait())
@@ -50,6 +88,16 @@ for BACKEND in BACKENDS:
     made = group(seconds=2)
     if RANK != 2:
         tell_error(f"{BACKEND}: late", lambda: sum_of(8, made))
+    dist.barrier()
+
+    made = group(seconds=2)
+    stopped = pids[2]
+    if RANK == 2:
+        os.kill(stopped, signal.SIGSTOP)  # until rank 0 has been told
+    else:
+        tell_error(f"{BACKEND}: stopped", lambda: sum_of(8, made))
+    if RANK == 0:
+        os.kill(stopped, signal.SIGCONT)
     dist.barrier()
 
     made = group(seconds=60)

@@ -3,6 +3,8 @@
 // may need it.
 #pragma once
 
+#include <memory>
+
 #include <torch/csrc/python_headers.h>
 
 namespace trainyard::torch_shim {
@@ -25,5 +27,17 @@ class WithoutGil {
  private:
   PyThreadState* state_;
 };
+
+// A reference that any thread may drop, also at the interpreter's end.
+inline std::shared_ptr<void> kept(PyObject* object) {
+  Py_INCREF(object);
+  return {object, [](PyObject* own) {
+            if (Py_IsInitialized() != 0) {
+              const PyGILState_STATE state = PyGILState_Ensure();
+              Py_DECREF(own);
+              PyGILState_Release(state);
+            }
+          }};
+}
 
 }  // namespace trainyard::torch_shim

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "monitor.h"
+#include "splits.h"
 #include "tensors.h"
 
 namespace trainyard::torch_shim {
@@ -40,7 +41,7 @@ Options for_inner(const Options& options) {
   Options own = options;
   own.asyncOp = true;
   if (own.timeout.count() > 0) {
-    own.timeout += GuardedWork::kExplanation;
+    own.timeout += kExplanation;
   }
   return own;
 }
@@ -53,12 +54,12 @@ class Guard {
         communicator_(std::move(communicator)),
         monitor_(std::make_unique<Monitor>(communicator_, std::move(abort_inner))) {}
 
-  // `call` may be called later, on another thread: it holds what it needs.
+  // In both, `call` may be called later, on another thread: it holds what it needs.
   WorkPtr collective(const Description& what, Milliseconds timeout, std::function<WorkPtr()> call) {
     ++sequence_;
     const Milliseconds own = what.timeout.count() > 0 ? what.timeout : timeout;
     if (!what.is_cpu || is_coalescing_) {
-      return begin_at_once(what, own, call);
+      return begin_at_once(what, own, call, what.is_cpu);
     }
     auto work = new_work(what, own);
     work->launch_when_agreed(what.what, launcher_, std::move(call));
@@ -66,14 +67,38 @@ class Guard {
     return work;
   }
 
-  template <typename Call>
-  WorkPtr one_sided(c10d::OpType type, Milliseconds timeout, const Call& call) {
+  // A send begins at once; so does a receive on a GPU, or one of several, which is compared beside.
+  WorkPtr one_sided(Description what, Milliseconds timeout, std::function<WorkPtr()> call) {
+    const bool is_on_cpu = std::exchange(what.is_cpu, false);  // it ends with wait()
+    if (what.what.kind == YARD_SEND || !is_on_cpu || is_coalescing_) {
+      return begin_at_once(what, timeout, call, is_on_cpu);
+    }
+    auto work = new_work(what, timeout);
+    work->launch_when_agreed(what.what, launcher_, std::move(call), receives_);
+    monitor_->add(work);
+    return work;
+  }
+
+  // Nobody knows whose send it will be.
+  WorkPtr receive_from_any(Description what, Milliseconds timeout,
+                           const std::function<WorkPtr()>& call) {
     char* error = nullptr;
     const int code = yard_comm_fault(usable()->get(), &error);
     check(code, error);
     WorkPtr inner = call();
-    return is_coalescing_ ? inner
-                          : follow({.type = type, .is_cpu = false}, timeout, std::move(inner), {});
+    if (is_coalescing_) {
+      return inner;
+    }
+    what.is_cpu = false;
+    auto work = new_work(what, timeout);
+    work->follow_from_any(std::move(inner), what.what);
+    monitor_->add(work);
+    return work;
+  }
+
+  // Of an uneven all-to-all on the CPU, right before it is issued.
+  std::shared_ptr<const Splits> tell(Splits own, Milliseconds timeout) const {
+    return tell_splits(usable()->get(), std::move(own), timeout);
   }
 
   // The library's own, which knows who is missing.
@@ -85,11 +110,15 @@ class Guard {
     check(code, error);
   }
 
-  void start_coalescing() { is_coalescing_ = true; }
+  void start_coalescing() {
+    is_coalescing_ = true;
+    coalesced_ = {};
+    are_coalesced_on_cpu_ = true;
+  }
   WorkPtr end_coalescing(Milliseconds timeout, WorkPtr inner) {
     is_coalescing_ = false;
-    return follow({.type = c10d::OpType::COALESCED, .is_cpu = false}, timeout, std::move(inner),
-                  std::move(coalesced_));
+    return follow({.type = c10d::OpType::COALESCED, .is_cpu = are_coalesced_on_cpu_}, timeout,
+                  std::move(inner), std::move(coalesced_));
   }
 
   void abort(const std::string& reason) {
@@ -117,23 +146,36 @@ class Guard {
 
   // The streams of a GPU are the caller's: launched on this thread, without waiting for others.
   WorkPtr begin_at_once(const Description& what, Milliseconds timeout,
-                        const std::function<WorkPtr()>& call) {
-    Numbered number{.sequence = 0, .what = what.what};
-    char* error = nullptr;
-    const int code = yard_comm_begin(usable()->get(), &number.what, &number.sequence, &error);
-    check(code, error);
+                        const std::function<WorkPtr()>& call, bool are_on_cpu) {
+    const Numbered number = begin(what.what, timeout);
     WorkPtr inner;
     try {
       inner = call();
     } catch (...) {
-      yard_comm_end(communicator_->get(), number.sequence, 0);
+      yard_comm_end(communicator_->get(), number.sequence, &number.what, 0);
       throw;
     }
     if (is_coalescing_) {
+      are_coalesced_on_cpu_ = are_coalesced_on_cpu_ && are_on_cpu;
       coalesced_.push_back(number);
       return inner;
     }
     return follow(what, timeout, std::move(inner), {number});
+  }
+
+  // Without waiting for other ranks; a disagreement with them comes as a fault.
+  Numbered begin(const yard_elsewhere& what, Milliseconds timeout) const {
+    if (what.kind == YARD_SEND || what.kind == YARD_RECEIVE) {
+      yard_work* agreement = nullptr;
+      const Numbered number = agree(*usable(), what, timeout, &agreement);
+      yard_work_free(agreement);
+      return number;
+    }
+    Numbered number{.sequence = 0, .what = what};
+    char* error = nullptr;
+    const int code = yard_comm_begin(usable()->get(), &what, &number.sequence, &error);
+    check(code, error);
+    return number;
   }
 
   c10::intrusive_ptr<GuardedWork> new_work(const Description& what, Milliseconds timeout) const {
@@ -157,10 +199,13 @@ class Guard {
   std::string name_;
   CommunicatorPtr communicator_;
   std::shared_ptr<Launcher> launcher_ = std::make_shared<Launcher>();  // also of works under way
+  const std::shared_ptr<GuardedWork::Receives> receives_ =
+      std::make_shared<GuardedWork::Receives>();
   std::unique_ptr<Monitor> monitor_;
   std::uint64_t sequence_ = 0;
   bool is_coalescing_ = false;
   std::vector<Numbered> coalesced_;
+  bool are_coalesced_on_cpu_ = true;
 };
 
 }  // namespace trainyard::torch_shim

@@ -5,31 +5,24 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "base.h"
 #include "completer.h"
 #include "future_work.h"
 #include "launcher.h"
+#include "numbered.h"
+#include "turns.h"
 
 namespace trainyard::torch_shim {
 
-using Clock = std::chrono::steady_clock;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-struct Numbered {
-  std::uint64_t sequence = 0;
-  yard_elsewhere what = {};
-};
 
 class GuardedWork final : public FutureWork {
  public:
-  // How long the library may take to say why another backend failed.
-  static constexpr Milliseconds kExplanation{1500};
+  using Receives = Turns<c10::intrusive_ptr<GuardedWork>>;
 
   // `is_watched`: the inner future tells its end. Others are looked at by the monitor (on GPUs), or
   // end with wait() (send and receive).
@@ -44,17 +37,23 @@ class GuardedWork final : public FutureWork {
     }
   }
 
-  // Launches it on `launcher` once all ranks have come to the same operation.
+  // Launches it on `launcher` once all ranks have come to the same operation; a receive, which has
+  // its turn in `receives`, once its send has come and is the same.
   void launch_when_agreed(const yard_elsewhere& what, std::shared_ptr<Launcher> launcher,
-                          std::function<WorkPtr()> call) {
+                          std::function<WorkPtr()> call,
+                          const std::shared_ptr<Receives>& receives = nullptr) {
     launcher_ = std::move(launcher);
     call_ = std::move(call);
-    char* error = nullptr;
-    const int code =
-        yard_comm_agree(communicator_->get(), &what, header().timeout.count(), &agreement_, &error);
-    check(code, error);
-    numbers_ = {{yard_work_sequence(agreement_), what}};
+    receives_ = receives;
+    const auto issue = [&] {
+      numbers_ = {agree(*communicator_, what, header().timeout, &agreement_)};
+    };
     auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
+    if (receives_ != nullptr) {
+      receives_->enter({what.root, what.tag}, self, issue);
+    } else {
+      issue();
+    }
     yard_work_on_done(agreement_, agreed, self.release());
   }
 
@@ -62,6 +61,15 @@ class GuardedWork final : public FutureWork {
   void follow(WorkPtr inner, std::vector<Numbered> numbers) {
     numbers_ = std::move(numbers);
     inner_ = std::move(inner);
+    if (is_watched_) {
+      follow_inner_future();
+    }
+  }
+
+  // It was launched already, as a receive from any rank: compared with its send when that is known.
+  void follow_from_any(WorkPtr inner, const yard_elsewhere& what) {
+    inner_ = std::move(inner);
+    from_any_ = what;
   }
 
   bool wait(Milliseconds timeout) override {
@@ -75,6 +83,7 @@ class GuardedWork final : public FutureWork {
     return true;
   }
 
+  int sourceRank() const override { return inner_->sourceRank(); }
   void synchronize() override { inner_->synchronize(); }
   std::vector<at::Tensor> result() override {
     wait(kNoTimeout);
@@ -82,7 +91,11 @@ class GuardedWork final : public FutureWork {
   }
 
   FuturePtr getFuture() override {
-    return is_watched_ ? FutureWork::getFuture() : inner_->getFuture();  // it knows the streams
+    if (is_watched_) {
+      return FutureWork::getFuture();
+    }
+    wait_for_launch(kNoTimeout);
+    return inner_->getFuture();  // it knows the streams
   }
 
   // For the monitor. True when there is nothing more to look at.
@@ -90,21 +103,22 @@ class GuardedWork final : public FutureWork {
     if (has_ended_) {
       return true;
     }
+    const WorkPtr inner = launched();
     if (fault) {
-      if (is_one_sided()) {
-        inner_->abort();  // wakes who waits in it
+      if (is_one_sided() && inner != nullptr) {
+        inner->abort();  // wakes who waits in it
       }
       end(fault);
       return true;
     }
-    if (!is_watched_ && inner_->isCompleted()) {
+    if (!is_watched_ && inner != nullptr && inner->isCompleted()) {
       end(nullptr);
       return true;
     }
     const auto now = Clock::now();
-    if (const auto failure = inner_failure(); !failure.empty() && now > failed_ + kExplanation) {
+    if (const auto failure = failure_.unexplained(now); !failure.empty()) {
       yard_comm_abort(communicator_->get(), failure.c_str());
-    } else if (now > begun_ + header().timeout && !numbers_.empty()) {
+    } else if (now > begun_ + header().timeout && !numbers_.empty() && may_be_late(inner)) {
       const Numbered& one = numbers_.front();
       yard_comm_give_up(communicator_->get(), one.sequence, &one.what, header().timeout.count(),
                         nullptr);
@@ -115,6 +129,10 @@ class GuardedWork final : public FutureWork {
  private:
   static void agreed(void* context, int code, const char* message) {
     auto self = c10::intrusive_ptr<GuardedWork>::reclaim(static_cast<GuardedWork*>(context));
+    if (self->receives_ != nullptr) {
+      const yard_elsewhere& what = self->numbers_.front().what;
+      self = self->receives_->next({what.root, what.tag});
+    }
     if (code != YARD_OK) {
       self->end(exception_of(code, message));
     } else if (!self->launcher_->post([self] { self->launch(); })) {
@@ -123,14 +141,59 @@ class GuardedWork final : public FutureWork {
   }
 
   void launch() {
+    if (has_ended_) {
+      return;
+    }
+    WorkPtr inner;
     try {
-      inner_ = call_();
-    } catch (...) {
+      inner = call_();
+    } catch (const std::exception& thrown) {
+      refused(thrown.what());
       end(std::current_exception());
       return;
     }
     call_ = nullptr;
-    follow_inner_future();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      inner_ = std::move(inner);
+    }
+    cv_.notify_all();
+    if (!is_one_sided()) {
+      follow_inner_future();
+    }
+  }
+
+  // The others may have begun it, so that this rank's next operation would meet theirs of now.
+  void refused(const std::string& text) {
+    if (!is_of_all_ranks(text)) {
+      yard_comm_abort(communicator_->get(), without_stack(text).c_str());
+    }
+  }
+
+  WorkPtr launched() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return inner_;
+  }
+
+  // Throws what has ended it before.
+  void wait_for_launch(Milliseconds timeout) {
+    if (launcher_ == nullptr) {
+      return;  // who made it has launched it
+    }
+    if (timeout == kNoTimeout) {
+      yard_work_wait(agreement_, nullptr);
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto is_over = [&] { return inner_ != nullptr || completed_; };
+    if (timeout == kNoTimeout) {
+      cv_.wait(lock, is_over);
+    } else if (!cv_.wait_for(lock, timeout, is_over)) {
+      fail(YARD_DEADLINE, "the receive has not begun after the " + std::to_string(timeout.count()) +
+                              " ms that wait() was given; it goes on");
+    }
+    if (exception_) {
+      std::rethrow_exception(exception_);
+    }
   }
 
   void follow_inner_future() {
@@ -143,7 +206,7 @@ class GuardedWork final : public FutureWork {
     }
     inner_future_->addCallback([self](c10::ivalue::Future& inner) {
       if (inner.hasError()) {
-        self->inner_failed(inner.tryRetrieveErrorMessage());
+        self->failure_.note(inner.tryRetrieveErrorMessage());
       } else {
         self->end(nullptr);
       }
@@ -155,30 +218,28 @@ class GuardedWork final : public FutureWork {
       inner_->wait(kNoTimeout);
       end(nullptr);
     } catch (const std::exception& thrown) {
-      inner_failed(thrown.what());
+      failure_.note(thrown.what());
     }
+  }
+
+  // Whether a send or receive that is under way has ended is only known to who waits for it; before
+  // that the library looks at the time itself.
+  bool may_be_late(const WorkPtr& inner) const {
+    return !is_one_sided() || (inner != nullptr && is_awaited_);
   }
 
   bool is_one_sided() const {
     return header().type == c10d::OpType::SEND || header().type == c10d::OpType::RECV;
   }
 
-  std::string inner_failure() {
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
-    return failure_;
-  }
-
-  void inner_failed(const std::string& text) {
-    const std::lock_guard<std::mutex> lock(failure_mutex_);
-    failure_ = text.substr(0, text.find("\nException raised from"));  // without the stack
-    failed_ = Clock::now();
-  }
-
   bool wait_inner(Milliseconds timeout) {
+    is_awaited_ = true;
+    wait_for_launch(timeout);
     try {
       inner_->wait(timeout);
+      compare_with_source();
     } catch (const std::exception& thrown) {
-      const std::string why = explanation();
+      const std::string why = explanation_of(*communicator_);
       const auto error = exception_of(YARD_UNAVAILABLE, why.empty() ? thrown.what() : why);
       end(error);
       std::rethrow_exception(error);
@@ -186,20 +247,22 @@ class GuardedWork final : public FutureWork {
     if (is_one_sided()) {
       end(nullptr);
     }
+    if (has_ended_) {
+      wait_for_end(std::nullopt);  // which may be an error that the other backend says nothing of
+    }
     return true;
   }
 
-  // What the library says of a failure, once it knows.
-  std::string explanation() const {
-    const auto deadline = Clock::now() + kExplanation;
-    char* text = nullptr;
-    while (yard_comm_fault(communicator_->get(), &text) == YARD_OK) {
-      if (Clock::now() > deadline) {
-        return "";
-      }
-      std::this_thread::sleep_for(Milliseconds(10));
+  void compare_with_source() {
+    if (!from_any_) {
+      return;
     }
-    return taken(text);
+    yard_elsewhere what = *std::exchange(from_any_, std::nullopt);
+    what.root = inner_->sourceRank();
+    numbers_ = {agree(*communicator_, what, header().timeout, &agreement_)};
+    char* error = nullptr;
+    const int code = yard_work_wait(agreement_, &error);
+    check(code, error);
   }
 
   void end(const std::exception_ptr& error) {
@@ -207,7 +270,7 @@ class GuardedWork final : public FutureWork {
       return;
     }
     for (const Numbered& one : numbers_) {
-      yard_comm_end(communicator_->get(), one.sequence, error ? 0 : 1);
+      yard_comm_end(communicator_->get(), one.sequence, &one.what, error ? 0 : 1);
     }
     end_for_all(error);
   }
@@ -222,13 +285,14 @@ class GuardedWork final : public FutureWork {
   yard_work* agreement_ = nullptr;
   std::shared_ptr<Launcher> launcher_;
   std::function<WorkPtr()> call_;
+  std::shared_ptr<Receives> receives_;      // of a receive that waits for its turn
+  std::optional<yard_elsewhere> from_any_;  // of a receive from any rank, until it is compared
+  std::atomic<bool> is_awaited_{false};
   WorkPtr inner_;  // once it is launched
   Clock::time_point begun_;
   std::vector<Numbered> numbers_;
   FuturePtr inner_future_;  // null when the inner Work has none
-  std::mutex failure_mutex_;
-  std::string failure_;  // of the inner backend
-  Clock::time_point failed_{};
+  InnerFailure failure_;
   std::atomic<bool> has_ended_{false};
 };
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the library knows of an operation of another backend: its number, and what was said of it;
+// and what the other backend says of its own failures, until the library has said why.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base.h"
+
+namespace trainyard::torch_shim {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the library may take to say why another backend failed.
+inline constexpr Milliseconds kExplanation{1500};
+
+struct Numbered {
+  std::uint64_t sequence = 0;
+  yard_elsewhere what = {};
+};
+
+// `agreement` is the caller's to free.
+inline Numbered agree(const Communicator& communicator, const yard_elsewhere& what,
+                      Milliseconds timeout, yard_work** agreement) {
+  char* error = nullptr;
+  const int code = yard_comm_agree(communicator.get(), &what, timeout.count(), agreement, &error);
+  check(code, error);
+  return {.sequence = yard_work_sequence(*agreement), .what = what};
+}
+
+inline std::string without_stack(const std::string& text) {
+  return text.substr(0, text.find("\nException raised from"));
+}
+
+// What a backend does not have, it has on no rank.
+inline bool is_of_all_ranks(const std::string& refusal) {
+  return refusal.find("does not support") != std::string::npos ||
+         refusal.find("does not implement") != std::string::npos;
+}
+
+// What the library says of a failure, once it knows; nothing when it does not.
+inline std::string explanation_of(const Communicator& communicator) {
+  const auto deadline = Clock::now() + kExplanation;
+  char* text = nullptr;
+  while (yard_comm_fault(communicator.get(), &text) == YARD_OK) {
+    if (Clock::now() > deadline) {
+      return "";
+    }
+    std::this_thread::sleep_for(Milliseconds(10));
+  }
+  return taken(text);
+}
+
+class InnerFailure {
+ public:
+  void note(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    text_ = without_stack(text);
+    since_ = Clock::now();
+  }
+  // The text, when the library has had its time; nothing before, and without a failure.
+  std::string unexplained(Clock::time_point now) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return now > since_ + kExplanation ? text_ : "";
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+  Clock::time_point since_{};
+};
+
+}  // namespace trainyard::torch_shim
