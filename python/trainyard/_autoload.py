@@ -3,7 +3,7 @@
 backends, and at the end of `import torch`, for scripts that name none."""
 import os
 
-from . import shim_build
+from . import _choice, shim_build
 
 
 def register():
@@ -16,17 +16,25 @@ def register_smddp():
     torch.register_smddp()
 
 
-_OURS = {"yard": register, "yard+gloo": register, "smddp": register_smddp}
+_OURS = {"yard": register, "yard+gloo": register, "yard+nccl": register, "smddp": register_smddp}
+
+
+def _has_gpus():
+    import torch
+    return torch.cuda.is_available()
 
 
 def choose_default():
-    """What init_process_group() and new_group() take for tensors of the CPU where no backend is named:
-    what TRAINYARD_DEFAULT_BACKEND says, else PyTorch's own choice. One of ours is chosen only when it is
-    compiled for this very PyTorch: a job that brings another version keeps Gloo, and compiles nothing."""
-    name = os.environ.get("TRAINYARD_DEFAULT_BACKEND", "").lower()
-    if not name or (name in _OURS and not shim_build.is_compiled()):
+    """What init_process_group() and new_group() take where no backend is named: what
+    TRAINYARD_DEFAULT_BACKEND says ("yard", or "cpu:yard,cuda:yard+nccl"), else PyTorch's own choice. One of
+    ours is chosen only when it is compiled for this very PyTorch: a job that brings another version keeps
+    Gloo and NCCL, and compiles nothing."""
+    watches = _choice.watches_nccl(os.environ)
+    chosen = _choice.carriers(os.environ.get("TRAINYARD_DEFAULT_BACKEND", ""), watches and _has_gpus(), watches)
+    if not chosen or (not _OURS.keys().isdisjoint(chosen.values()) and not shim_build.is_compiled()):
         return
     import torch.distributed as dist
     if dist.is_available():
-        _OURS.get(name, lambda: None)()
-        dist.Backend.default_device_backend_map["cpu"] = name
+        for backend in chosen.values():
+            _OURS.get(backend, lambda: None)()
+        dist.Backend.default_device_backend_map.update(chosen)

@@ -5,7 +5,8 @@
 
 Backends: "yard" for tensors of the CPU; "yard+gloo" and "yard+nccl", where Gloo or NCCL moves the
 data and the library watches: operations are numbered and compared, errors name the rank that is
-late, gone, or does something else. With GPUs: init_process_group("cpu:yard,cuda:yard+nccl").
+late, gone, or does something else; wrap() does it with any other. With GPUs (untested on them):
+init_process_group("cpu:yard,cuda:yard+nccl").
 init_method="resourceconfig://?port=..." makes a world of a SageMaker job's hosts (_job.py).
 Installed as a wheel, the names are known to torch.distributed by themselves; otherwise import this
 module first.
@@ -25,20 +26,24 @@ Environment:
   TRAINYARD_COMM_BUCKETS     0: gradient buckets of DistributedDataParallel in ordinary memory
   TRAINYARD_COMM_SOCKETS     a folder for the sockets by which ranks of a host meet, across network namespaces
   TRAINYARD_COMM_STATUS      a folder where each rank shows how far it is, to other processes
-  TRAINYARD_DEFAULT_BACKEND  what scripts that name no backend get for tensors of the CPU; in jobs on CPUs
-                             the platform says "yard", and under smdistributed "smddp" (_autoload.py)
+  TRAINYARD_DEFAULT_BACKEND  what scripts that name no backend get for tensors of the CPU, or of each kind of
+                             device ("cpu:yard,cuda:yard+nccl"); in jobs on CPUs the platform says "yard",
+                             and under smdistributed "smddp" (_autoload.py)
+  TRAINYARD_WATCH_NCCL       1: with GPUs, "yard" and "smddp" are yard+nccl for their tensors, in jobs also
+                             for scripts that name no backend. Untested on GPUs; without it NCCL is PyTorch's own
 """
 import os
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from .. import shim_build
+from .. import _choice, shim_build
 from . import _buckets, _job  # _job registers its scheme
 
-__all__ = ["abort", "flight_record", "register", "sweep", "table"]
+__all__ = ["abort", "flight_record", "register", "sweep", "table", "wrap"]
 
 # How much longer a wrapped backend may wait than the library: the error that names ranks comes first.
 _INNER_MARGIN = timedelta(seconds=10)
@@ -137,43 +142,101 @@ def _make(options, _backend_options=None, name="yard"):
     return backend
 
 
-def _make_inner(name, options, backend_options):
+def _under(prefix, options, timeout):
+    """The same group, with a part of its store."""
     own = dist.distributed_c10d._DistributedBackendOptions()
-    own.store = dist.PrefixStore("inner/", options.store)
-    own.timeout = options.timeout + _INNER_MARGIN
+    own.store = dist.PrefixStore(prefix, options.store)
+    own.timeout = timeout
     for field in ("group_rank", "group_size", "group_id", "global_ranks_in_group", "process_group"):
         setattr(own, field, getattr(options, field))
+    return own
+
+
+def _is_known(name):
     dist.Backend._ensure_backend_registered(name)  # PyTorch loads its own, too, by their first use
+    return name.upper() in dist.Backend._plugins
+
+
+def _make_other(name, options, backend_options=None):
+    """A backend of PyTorch's, or of somebody else's."""
+    if not _is_known(name):
+        raise ValueError(f"this PyTorch has no backend {name!r}")
     plugin = dist.Backend._plugins[name.upper()]
     if plugin.extended_api:
-        return plugin.creator_fn(own, backend_options)
-    return plugin.creator_fn(own.store, own.group_rank, own.group_size, own.timeout)
+        return plugin.creator_fn(options, backend_options)
+    return plugin.creator_fn(options.store, options.group_rank, options.group_size, options.timeout)
 
 
-def _make_guarded(inner_name, options, backend_options=None, name=None):
-    inner = _make_inner(inner_name, options, backend_options)
+def _make_guarded(inner_name, options, backend_options=None):
+    inner = _make_other(inner_name, _under("inner/", options, options.timeout + _INNER_MARGIN), backend_options)
+    if isinstance(inner, dist.ProcessGroup):
+        raise TypeError(f"yard+{inner_name}: {inner_name!r} makes a whole ProcessGroup; only a Backend can be wrapped")
     store = dist.PrefixStore("yard/", options.store)
-    return shim_build.shim().guard(inner, store, name or f"yard+{inner_name}", _settings(options))
+    return shim_build.shim().guard(inner, store, f"yard+{inner_name}", _settings(options))
 
 
-def _register(name, make, devices):
+_MAKERS = {"yard": _make, "smddp": partial(_make, name="smddp"), "nccl": partial(_make_other, "nccl"),
+           "yard+gloo": partial(_make_guarded, "gloo"), "yard+nccl": partial(_make_guarded, "nccl")}
+_TYPES = dist.ProcessGroup.BackendType
+
+
+def _make_each(chosen, options, backend_options=None):
+    """A backend for each kind of device of `chosen`. torch.distributed gets the first, and the group is
+    told of the others."""
+    (_, first), *others = chosen.items()
+    for device, name in others:
+        own = _under(f"yard-{device}/", options, options.timeout)
+        options.process_group._register_backend(torch.device(device), _type_of(name, device), _make_other(name, own))
+    return _MAKERS[first](options, backend_options)
+
+
+def _type_of(name, device):
+    """A group has one backend of each type (c10d's ProcessGroup::setBackend): those of its kinds of devices
+    need different ones, as in "cpu:yard,cuda:yard+nccl". What has the type of Gloo or NCCL is taken for the
+    very class, so wrapped ones have types that PyTorch has no classes for, or none in this process."""
+    if name == "nccl":
+        return _TYPES.NCCL
+    if not name.startswith("yard+"):
+        return _TYPES.CUSTOM
+    return _TYPES.MPI if device == "cpu" else _TYPES.UCC
+
+
+def _register(name, make, devices, carrier=None):
     if name.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(name, make, extended_api=True, devices=devices)
+        dist.Backend.backend_type_map[name] = _type_of(carrier or name, devices[0])
+
+
+def _register_chosen(name):
+    watches = _choice.watches_nccl(os.environ)
+    chosen = _choice.carriers(name, (watches or name == "smddp") and torch.cuda.is_available(), watches)
+    device, first = next(iter(chosen.items()))
+    _register(name, partial(_make_each, chosen), [device], first)
 
 
 def register():
     """Makes "yard", "yard+gloo" and "yard+nccl" known to torch.distributed. Again: nothing."""
-    _register("yard", _make, ["cpu"])
-    _register("yard+gloo", lambda *given: _make_guarded("gloo", *given), ["cpu"])
-    _register("yard+nccl", lambda *given: _make_guarded("nccl", *given), ["cuda"])
+    _register_chosen("yard")
+    _register("yard+gloo", _MAKERS["yard+gloo"], ["cpu"])
+    _register("yard+nccl", _MAKERS["yard+nccl"], ["cuda"])
 
 
 def register_smddp():
-    """Makes "smddp" known, SageMaker's name: NCCL, watched, where there are GPUs, and else yard."""
-    if torch.cuda.is_available():
-        _register("smddp", lambda *given: _make_guarded("nccl", *given, name="smddp"), ["cuda"])
-    else:
-        _register("smddp", lambda *given: _make(*given, name="smddp"), ["cpu"])
+    """Makes "smddp" known, SageMaker's name: yard, and where there are GPUs, NCCL for their tensors."""
+    _register_chosen("smddp")
+
+
+def wrap(name):
+    """Makes the backend `name`, any that torch.distributed knows, available under the eyes of the library:
+    as "yard+" and its name, which this returns, for init_process_group() and new_group(). On all ranks.
+    ValueError where there is no such backend. Its operations begin when all ranks have come to them, where
+    tensors are of the CPU, and else at once."""
+    if not _is_known(name):
+        raise ValueError(f"trainyard.torch.wrap: torch.distributed knows no backend {name!r}, only "
+                         f"{', '.join(sorted(map(str.lower, dist.Backend._plugins)))}")
+    own = f"yard+{name.lower()}"
+    _register(own, partial(_make_guarded, name.lower()), dist.Backend.backend_capability[name.lower()])
+    return own
 
 
 def _backend_of(group):
