@@ -32,7 +32,7 @@ def test_gradient_buckets_lie_in_shared_memory(world):
 
 
 @pytest.mark.parametrize("backend", OURS)
-@pytest.mark.parametrize("what", ["mesh", "checkpoint", "pipeline"])
+@pytest.mark.parametrize("what", ["mesh", "checkpoint", "async checkpoint", "pipeline"])
 def test_other_parts_of_pytorch_work(world, what, backend):
     world.assert_all_well(f"{what} {backend}")
 
@@ -61,6 +61,19 @@ def test_fusion_buffers_change_nothing_but_the_messages(world, where):
 def test_what_was_not_sent_survives_a_checkpoint(world, hook):
     for line in world.of(f"resumed {hook}"):
         assert line["losses"] == pytest.approx(line["expected"], rel=1e-5)
+
+
+def test_what_sums_lost_in_rounding_is_part_of_it(world):
+    assert all(line["losses"] == line["expected"] for line in world.of("resumed int8"))
+    assert all(line["losses"] != line["expected"] for line in world.of("resumed int8 without its sums"))
+
+
+def test_what_sums_lost_is_dropped_aloud_when_the_world_has_another_size(world):
+    for line in world.of("resized"):
+        quiet, kept = line["same"]
+        assert quiet == 0 and kept > 0
+        assert line["owned"] == 0
+        assert ["of 4 ranks" in text and "2 now" in text for text in line["said"]] == [True], line
 
 
 def test_what_was_not_sent_stays_where_it_is(world):

@@ -19,6 +19,7 @@ library, beside the backward pass. Elsewhere PyTorch's operations do it here; wh
 operations in a row then performs all but the last before it returns: ranks must issue operations in one
 order, and a bucket's second one would otherwise race with the next bucket's first.
 """
+import logging
 import math
 import zlib
 
@@ -29,6 +30,9 @@ from .. import shim_build
 
 __all__ = ["DeepGradientState", "FusionState", "Int8State", "PowerSgdState", "bf16", "deep_gradient", "fp16",
            "fusion", "int8", "power_sgd"]
+
+
+_log = logging.getLogger(__name__)
 
 
 def _yard(group):
@@ -121,16 +125,35 @@ class Int8State(_State):
     def __init__(self, model, group=None, block=256):
         super().__init__(model, group)
         self.block = block
-        self._owned = {}  # of the sums that this rank rounds; parts are not of parameters
+        self._owned = {}  # bucket -> (parameters, what was lost of the sums that this rank rounds)
+        self._saved = {}  # parameters -> such, until DDP has cut a bucket of just them
 
     def owned(self, bucket):
         """What was lost of the part that this rank sums: whole blocks, as many for each rank."""
         buffer, world = bucket.buffer(), dist.get_world_size(self.group)
+        names = tuple(self._names[id(parameter)] for parameter in bucket.parameters())
         count = -(-buffer.numel() // (world * self.block)) * self.block
         found = self._owned.get(bucket.index())
-        if found is None or found.numel() != count:
-            found = self._owned[bucket.index()] = torch.zeros(count, device=buffer.device)
-        return found
+        if found is None or found[0] != names:
+            lost = self._saved.pop(names, None)
+            if lost is None or lost.numel() != count:
+                lost = torch.zeros(count)
+            found = self._owned[bucket.index()] = (names, lost.to(buffer.device))
+        return found[1]
+
+    def state_dict(self):
+        owned = self._saved | dict(self._owned.values())
+        return super().state_dict() | {
+            "world": dist.get_world_size(self.group), "owned": {k: t.clone() for k, t in owned.items()}}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        world, own = state["world"], dist.get_world_size(self.group)
+        self._owned = {}
+        self._saved = {k: t.clone() for k, t in state["owned"].items()} if world == own else {}
+        if world != own:
+            _log.warning("int8: the state is of %d ranks, and there are %d now: what each rank had lost in "
+                         "rounding its part of the sums is dropped, for parts are others", world, own)
 
 
 def _encode(values, block):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the same small model on Gloo and on our backends, in the ways that PyTorch has, and tells
 the losses."""
+import logging.handlers
 import os
 import tempfile
 
@@ -88,10 +89,11 @@ def kept_in_place(group):
     tell("kept in place", places=places)
 
 
-def resumed(name, group, make, hook):
-    """Steps 0 to 9 at once; and the same cut in two with a state that was saved between."""
+def resumed(name, group, make, hook, forget=(), **options):
+    """Steps 0 to 9 at once; and the same cut in two with a state that was saved between, but for what
+    is to be forgotten of it."""
     def begin(saved=None):
-        model = DistributedDataParallel(new_model(), process_group=group)
+        model = DistributedDataParallel(new_model(), process_group=group, **options)
         state = make(model.module, group)
         if saved:
             model.module.load_state_dict(saved[0])
@@ -102,9 +104,24 @@ def resumed(name, group, make, hook):
     expected = train(whole, range(10), momentum=0)
     model, state = begin()
     losses = train(model, range(5), momentum=0)
-    model, _ = begin((model.module.state_dict(), state.state_dict()))
+    model, _ = begin((model.module.state_dict(), state.state_dict() | {key: {} for key in forget}))
     losses += train(model, range(5, 10), momentum=0)
     tell(f"resumed {name}", losses=losses, expected=expected)
+
+
+def resized(group):
+    """What Int8State says and keeps when it is given the state of a world of another size."""
+    model = DistributedDataParallel(new_model(), process_group=group)
+    state = hooks.Int8State(model.module, group)
+    model.register_comm_hook(state, hooks.int8)
+    train(model, range(3))
+    saved, said = state.state_dict(), logging.handlers.BufferingHandler(100)
+    logging.getLogger("trainyard").addHandler(said)
+    state.load_state_dict(saved)
+    same = len(said.buffer), len(state.state_dict()["owned"])
+    state.load_state_dict(saved | {"world": SIZE + 2})
+    tell("resized", same=same, said=[record.getMessage() for record in said.buffer],
+         owned=len(state.state_dict()["owned"]))
 
 
 def tensors_over_a_mesh(group):
@@ -117,11 +134,13 @@ def tensors_over_a_mesh(group):
     assert torch.equal(other.redistribute(mesh, [Replicate()]).to_local(), whole)
 
 
-def saved_and_loaded(group, model):
+def saved_and_loaded(group, model, save=checkpoint.save):
     folder = [tempfile.mkdtemp()] if RANK == 0 else [None]
     dist.broadcast_object_list(folder, group=group, group_src=0)
     state = {"model": model.state_dict()}
-    checkpoint.save(state, checkpoint_id=folder[0], process_group=group)
+    saved = save(state, checkpoint_id=folder[0], process_group=group)
+    if save is checkpoint.async_save:
+        saved.result()
     expected = {name: value.full_tensor().clone() for name, value in state["model"].items()}
     for value in state["model"].values():
         value.to_local().zero_()
@@ -157,6 +176,7 @@ for backend, made in groups.items():
     sharded_model = fsdp(backend, made)
     attempt(f"mesh {backend}", lambda: tensors_over_a_mesh(made))
     attempt(f"checkpoint {backend}", lambda: saved_and_loaded(made, sharded_model))
+    attempt(f"async checkpoint {backend}", lambda: saved_and_loaded(made, sharded_model, checkpoint.async_save))
     attempt(f"pipeline {backend}", lambda: pipeline(made))
 yard = groups["yard"]
 fsdp("yard", yard, from_group=True)
@@ -186,5 +206,9 @@ kept_in_place(yard)
 resumed("deep_gradient", yard, lambda model, group: hooks.DeepGradientState(model, group, density=0.05),
         hooks.deep_gradient)
 resumed("power_sgd", yard, lambda model, group: hooks.PowerSgdState(model, group, rank=2), hooks.power_sgd)
+# Blocks of int8 lie across parameters: the same ones while DDP keeps its first buckets.
+resumed("int8", yard, hooks.Int8State, hooks.int8, find_unused_parameters=True)
+resumed("int8 without its sums", yard, hooks.Int8State, hooks.int8, ["owned"], find_unused_parameters=True)
+resized(yard)
 tell("end")
 dist.destroy_process_group()
