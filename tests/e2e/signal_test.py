@@ -58,6 +58,31 @@ def test_every_rank_on_every_instance_gets_each_signal_once(jobs, server, launch
     assert len(said(jobs, name, "heard")) == 12
 
 
+# The library installs its own handler when a rank makes a group.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("launcher", [TORCHRUN, MPI], ids=["torchrun", "mpi"])
+def test_usr2_makes_every_rank_write_its_flight_record(jobs, server, launcher):
+    script = '''
+import glob, os, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("yard")
+dist.all_reduce(torch.ones(10))
+print("listening", dist.get_rank(), flush=True)
+while not glob.glob(os.environ["TRAINYARD_COMM_STATUS"] + f"/flight-rank-{dist.get_rank()}.*.jsonl"):
+    time.sleep(0.05)
+dist.barrier()
+dist.destroy_process_group()
+'''
+    name = jobs.create("flight", script, instances=2, hyperparameters=launcher)
+    wait_for(lambda: said(jobs, name, "listening") == from_all_ranks("listening "), 600, "start of all ranks")
+    assert trainyard(server, "signal", name, "USR2").returncode == 0
+    job = jobs.wait(name, 200)
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    records = sorted(path.rsplit(".", 2)[0] for path in jobs.artifact(name, "output") if path.startswith("flight-"))
+    assert records == [f"flight-algo-{1 + rank // 2}-rank-{rank}" for rank in range(4)], records
+
+
 def test_whoever_does_not_expect_a_signal_lives_on(jobs, server):
     script = '''
 import signal, subprocess, time
