@@ -41,26 +41,29 @@ def test_a_program_is_stopped_when_its_time_is_over_and_its_model_is_kept(jobs):
     assert len(jobs.attempts(name)) == 1, "a limit is no reason for another attempt"
 
 
-def test_the_time_that_a_spot_job_may_wait_for_its_end_counts_from_its_creation(jobs):
-    job = run(jobs, "max-wait", EnableManagedSpotTraining=True,
-              StoppingCondition={"MaxRuntimeInSeconds": 4, "MaxWaitTimeInSeconds": 4})
-    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxWaitTimeExceeded"), job
-    assert (job["SecondaryStatusTransitions"][-2]["StartTime"] - job["CreationTime"]).total_seconds() >= 4
-    assert jobs.artifact(job["TrainingJobName"]) == {"algo-1": b"as far as it got\n"}
-    assert len(jobs.attempts(job["TrainingJobName"])) == 1
+def spot(seconds):
+    return {"EnableManagedSpotTraining": True,
+            "StoppingCondition": {"MaxRuntimeInSeconds": seconds, "MaxWaitTimeInSeconds": seconds}}
 
 
-def test_a_spot_job_that_gets_no_machine_in_its_time_ends_without_having_run(tmp_path):
+def test_the_time_that_a_spot_job_may_wait_for_its_end_counts_from_its_creation(tmp_path):
     with jobs_on(tmp_path, "capacity: {instances: 1}\n") as jobs:
         holder = jobs.create("holder", "import time; print('holds', flush=True); time.sleep(300)")
         wait_for(lambda: "holds" in jobs.lines_so_far(holder), 60, "start of the job that holds the machine")
-        job = run(jobs, "no-room", EnableManagedSpotTraining=True,
-                  StoppingCondition={"MaxRuntimeInSeconds": 2, "MaxWaitTimeInSeconds": 2})
+        late = jobs.create("late", files={"train.sh": SAVES_WHEN_STOPPED}, program="train.sh", **spot(20))
+        # This one gets no machine in its time and never runs.
+        job = run(jobs, "no-room", **spot(2))
         assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxWaitTimeExceeded"), job
         assert [status for status, _ in steps(job)] == ["Starting", "Stopping", "MaxWaitTimeExceeded"]
         assert "0 of 1 needed instances free" in steps(job)[0][1]
         assert steps(job)[-1][1].endswith("before its instances started")
-        assert jobs.describe(holder)["TrainingJobStatus"] == "InProgress"
+        # The other one has waited as long, and runs for what is left of its time.
+        jobs.sagemaker.stop_training_job(TrainingJobName=holder)
+        job = jobs.wait(late)
+        assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxWaitTimeExceeded"), job
+        assert (job["SecondaryStatusTransitions"][-2]["StartTime"] - job["CreationTime"]).total_seconds() >= 20
+        assert jobs.artifact(late) == {"algo-1": b"as far as it got\n"}
+        assert len(jobs.attempts(late)) == 1, "a limit is no reason for another attempt"
 
 
 # cases.md 80
