@@ -116,13 +116,23 @@ Variables platform_defaults(const wire::Assignment& assignment) {
   }
   variables["CUDA_VISIBLE_DEVICES"] = join(devices, ",");
   variables.merge(efa_variables(instance_type(assignment.request)));
-  if (assignment.gpus.empty()) {
-    variables[kDefaultBackend] = "yard";
+  if (const auto backend = choose_default_backend(!assignment.gpus.empty(),
+                                                  texts_at(assignment.request, "Environment"))) {
+    variables[kDefaultBackend] = *backend;
   }
   return variables;
 }
 
 }  // namespace
+
+std::optional<std::string> choose_default_backend(bool has_gpus, const Variables& asked) {
+  if (!has_gpus) {
+    return "yard";
+  }
+  const auto watch = asked.find(kWatchNccl);
+  const bool is_watched = watch != asked.end() && watch->second == "1";
+  return is_watched ? std::optional<std::string>("cpu:yard,cuda:yard+nccl") : std::nullopt;
+}
 
 ContainerEnvironment container_environment(const wire::Assignment& assignment,
                                            const EnvironmentInput& input) {

@@ -21,10 +21,15 @@ namespace trainyard::instance {
 
 using Variables = std::map<std::string, std::string>;
 
-// The backend that torch.distributed takes for tensors of the CPU where a script names none; read
-// by python/trainyard/_autoload.py. A job on CPUs gets "yard", so far as its PyTorch has it; GPUs
-// keep PyTorch's own choice, NCCL.
+// The backend that torch.distributed takes for tensors of the CPU, or of each kind of device, where
+// a script names none; read by python/trainyard/_autoload.py.
 inline constexpr const char* kDefaultBackend = "TRAINYARD_DEFAULT_BACKEND";
+// "1" in a job's Environment: NCCL is watched by the collectives library. Untested on GPUs.
+inline constexpr const char* kWatchNccl = "TRAINYARD_WATCH_NCCL";
+
+// A job on CPUs gets "yard", so far as its PyTorch has it. With GPUs PyTorch's own choice stays
+// (nullopt) unless the job asks for the watched one.
+std::optional<std::string> choose_default_backend(bool has_gpus, const Variables& asked);
 
 // A file or directory of the machine that a variable names but that the container would hide.
 struct VisibleFile {

@@ -252,6 +252,18 @@ TEST(DefaultBackend, IsPytorchsOwnWhereThereAreGpus) {
   EXPECT_EQ(default_backend(smddp_request(), {"0"}), "PyTorch's");
 }
 
+TEST(DefaultBackend, IsNcclWatchedWhereAJobWithGpusAsksForIt) {
+  for (json request : {script_request({}), smddp_request()}) {
+    request["Environment"] = {{kWatchNccl, "1"}};
+    EXPECT_EQ(default_backend(request, {"0"}), "cpu:yard,cuda:yard+nccl");
+    request["Environment"] = {{kWatchNccl, "1"}, {kDefaultBackend, "cpu:gloo"}};
+    EXPECT_EQ(default_backend(request, {"0"}), "cpu:gloo");
+    request["Environment"] = {{kWatchNccl, "0"}};
+    EXPECT_EQ(default_backend(request, {"0"}), "PyTorch's");
+  }
+  EXPECT_EQ(choose_default_backend(false, {{kWatchNccl, "1"}}), "yard");
+}
+
 TEST(DefaultBackend, IsTheUsersWhereHeSaysOne) {
   json request = smddp_request();
   request["Environment"] = {{kDefaultBackend, "gloo"}};
