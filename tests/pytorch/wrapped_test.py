@@ -39,6 +39,14 @@ def test_what_begins_at_once_is_compared_all_the_same(world, case, ranks, within
         assert all(text in line["text"] for text in texts), line
 
 
+def test_what_one_rank_refuses_ends_the_group(world):
+    told = {line["rank"]: line for line in world.of("refused")}
+    assert "not on this rank" in told[1]["text"]
+    for rank in (0, 2):
+        assert told[rank]["kind"] == "DistBackendError" and told[rank]["seconds"] < 2 + SLACK, told
+        assert "aborted by rank 1: " in told[rank]["text"] and "not on this rank" in told[rank]["text"], told
+
+
 def test_ranks_end_well(world):
     assert world.codes == [0, 0, 0], world.errors[-3000:]
 

@@ -230,7 +230,8 @@ def wrap(name):
     """Makes the backend `name`, any that torch.distributed knows, available under the eyes of the library:
     as "yard+" and its name, which this returns, for init_process_group() and new_group(). On all ranks.
     ValueError where there is no such backend. Its operations begin when all ranks have come to them, where
-    tensors are of the CPU, and else at once."""
+    tensors are of the CPU, and else at once; then its Work must say by itself when it has ended, as NCCL's
+    does (isCompleted of C++), or the group's time-out holds for what has."""
     if not _is_known(name):
         raise ValueError(f"trainyard.torch.wrap: torch.distributed knows no backend {name!r}, only "
                          f"{', '.join(sorted(map(str.lower, dist.Backend._plugins)))}")

@@ -112,6 +112,8 @@ late = group(seconds=2)
 if RANK != 2:
     tell_error("late", lambda: begin(late, 8).wait())
 dist.barrier()
+tell_error("refused", lambda: dist.reduce(torch.ones(2), 0, group=group()))
+dist.barrier()
 aborted = group()
 if RANK == 0:
     trainyard.torch.abort("enough", aborted)
