@@ -28,7 +28,7 @@ Gradients gradients_of(std::int32_t rank, std::uint32_t seed) {
   for (std::vector<float>& one : all) {
     one.resize(random() % 3000);
     for (float& value : one) {
-      value = static_cast<float>((random() + static_cast<unsigned>(rank) * 37) % 64);
+      value = static_cast<float>((random() + static_cast<std::uint_fast32_t>(rank) * 37) % 64);
     }
   }
   return all;
