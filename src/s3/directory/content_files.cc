@@ -226,6 +226,7 @@ void ContentFiles::start_working_ahead() {
     ahead_ = start_thread("blanks", [this](const std::stop_token& stop) { work_ahead(stop); });
   } catch (const std::system_error&) {
     // The machine is out of threads: who needs a blank makes some, and tries this again.
+    ahead_ = {};
   }
 }
 
