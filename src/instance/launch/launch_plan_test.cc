@@ -253,9 +253,12 @@ TEST(DefaultBackend, IsPytorchsOwnWhereThereAreGpus) {
 }
 
 TEST(DefaultBackend, IsNcclWatchedWhereAJobWithGpusAsksForIt) {
-  for (json request : {script_request({}), smddp_request()}) {
+  const std::pair<json, std::string> cases[] = {
+      {script_request({}), "cpu:yard,cuda:yard+nccl"},
+      {smddp_request(), "smddp"}};  // which is the same in Python
+  for (auto [request, watched] : cases) {
     request["Environment"] = {{kWatchNccl, "1"}};
-    EXPECT_EQ(default_backend(request, {"0"}), "cpu:yard,cuda:yard+nccl");
+    EXPECT_EQ(default_backend(request, {"0"}), watched);
     request["Environment"] = {{kWatchNccl, "1"}, {kDefaultBackend, "cpu:gloo"}};
     EXPECT_EQ(default_backend(request, {"0"}), "cpu:gloo");
     request["Environment"] = {{kWatchNccl, "0"}};
