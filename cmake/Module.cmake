@@ -3,13 +3,32 @@ function(make_shareable target)
                         CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# add_module(<name> [SHAREABLE] SRCS ... [DEPS <module>...] [LIBS <external target>...] [TESTS ...])
+# One program of a module's tests, each of which ctest runs alone.
+function(add_module_tests target)
+  cmake_parse_arguments(T "" "MODULE" "SRCS;LIBS" ${ARGN})
+  add_executable(${target} ${T_SRCS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow ${YARD_TEST_OPTIONS})
+  if(TARGET pch_test)
+    target_precompile_headers(${target} REUSE_FROM pch_test)
+  endif()
+  target_link_libraries(${target} PRIVATE ${PROJECT_NAME}::${T_MODULE} ${T_LIBS} GTest::gmock_main)
+  gtest_discover_tests(${target} TEST_PREFIX ${T_MODULE}.
+                       DISCOVERY_TIMEOUT 60 PROPERTIES LABELS unit TIMEOUT 60)
+endfunction()
+
+# Modules whose stress tests alone are built: sanitizers take long to compile for.
+set(YARD_STRESS_ONLY "" CACHE STRING "Modules of which only the stress tests are built")
+
+# add_module(<name> [SHAREABLE] SRCS ... [DEPS <module>...] [LIBS <external target>...] [TESTS ...]
+#            [STRESS ...])
 #
 # One static library per module. DEPS are modules of ours and are public; LIBS are third-party and
 # stay private, so that no other module sees their headers. tools/check_layers.py reads the DEPS.
-# SHAREABLE ones may become part of a shared library, which shows none of their symbols.
+# SHAREABLE ones may become part of a shared library, which shows none of their symbols. STRESS tests
+# draw what they do from seeds, and can go on for as long as one likes; they are a program of their own.
 function(add_module name)
-  cmake_parse_arguments(M "SHAREABLE" "" "SRCS;DEPS;LIBS;TESTS" ${ARGN})
+  cmake_parse_arguments(M "SHAREABLE" "" "SRCS;DEPS;LIBS;TESTS;STRESS" ${ARGN})
   add_library(${name} STATIC ${M_SRCS})
   add_library(${PROJECT_NAME}::${name} ALIAS ${name})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
@@ -25,15 +44,13 @@ function(add_module name)
   endif()
   list(TRANSFORM M_DEPS PREPEND ${PROJECT_NAME}::)
   target_link_libraries(${name} PUBLIC ${M_DEPS} PRIVATE ${M_LIBS})
-  if(M_TESTS AND BUILD_TESTING)
-    add_executable(${name}_test ${M_TESTS})
-    target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
-    target_compile_options(${name}_test PRIVATE -Wall -Wextra -Wshadow ${YARD_TEST_OPTIONS})
-    if(TARGET pch_test)
-      target_precompile_headers(${name}_test REUSE_FROM pch_test)
-    endif()
-    target_link_libraries(${name}_test PRIVATE ${PROJECT_NAME}::${name} ${M_LIBS} GTest::gmock_main)
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}.
-                         DISCOVERY_TIMEOUT 60 PROPERTIES LABELS unit TIMEOUT 60)
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  if(M_TESTS AND NOT name IN_LIST YARD_STRESS_ONLY)
+    add_module_tests(${name}_test MODULE ${name} SRCS ${M_TESTS} LIBS ${M_LIBS})
+  endif()
+  if(M_STRESS)
+    add_module_tests(${name}_stress_test MODULE ${name} SRCS ${M_STRESS} LIBS ${M_LIBS})
   endif()
 endfunction()

@@ -4,7 +4,7 @@
 // over queues and over every real transport, on time and late. Some seeds always; and for a set
 // time:
 //
-//   TRAINYARD_RANDOM_SECONDS=1800 comm_test --gtest_filter='RandomOperationsForATime.*'
+//   TRAINYARD_RANDOM_SECONDS=1800 comm_stress_test --gtest_filter='RandomOperationsForATime.*'
 //
 // from YARD_SEED_BASE on. A seed that fails is printed as YARD_SEED=n, and that variable replays
 // it.
