@@ -5,9 +5,6 @@ import re
 
 import pytest
 
-SLACK = 1.5  # seconds, as in faults_test.py
-
-
 @pytest.fixture(scope="session")
 def world(torch):
     return torch.run("joining.py", 2)
@@ -22,8 +19,8 @@ def test_a_world_that_never_completes_names_who_is_missing_and_where_the_others_
     told = world.of("never complete")
     assert len(told) == 2
     for line in told:
-        assert line.get("kind") == "DistBackendError" and line["seconds"] < 3 + SLACK, line
-        assert re.search(r'world ".+" of 4 ranks did not complete within 3 s: missing 2 and 3; there are ', line["text"])
+        assert line.get("kind") == "DistBackendError" and line["seconds"] < 20, line
+        assert re.search(r'world ".+" of 4 ranks did not complete within 5 s: missing 2 and 3; there are ', line["text"])
         for rank in (0, 1):
             assert re.search(rf"rank {rank} \(pid {pids[rank]} on \S+, [0-9a-f.:]+", line["text"]), line
         assert re.search(r"they meet at 127\.0\.0\.1:\d+$", line["text"].strip()), line

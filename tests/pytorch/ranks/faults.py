@@ -41,6 +41,7 @@ def last_state(made):
 
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+store = dist.distributed_c10d._get_default_store()
 pids = [None] * SIZE
 dist.all_gather_object(pids, os.getpid())
 
@@ -91,13 +92,14 @@ for BACKEND in BACKENDS:
     dist.barrier()
 
     made = group(seconds=2)
-    stopped = pids[2]
     if RANK == 2:
-        os.kill(stopped, signal.SIGSTOP)  # until rank 0 has been told
+        os.kill(os.getpid(), signal.SIGSTOP)  # until rank 0 has been told
+        store.set(f"{BACKEND} goes on", "")
     else:
         tell_error(f"{BACKEND}: stopped", lambda: sum_of(8, made))
-    if RANK == 0:
-        os.kill(stopped, signal.SIGCONT)
+    while RANK == 0 and not store.check([f"{BACKEND} goes on"]):  # it may be about to stop
+        os.kill(pids[2], signal.SIGCONT)
+        time.sleep(0.05)
     dist.barrier()
 
     made = group(seconds=60)

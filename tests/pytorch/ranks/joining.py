@@ -9,6 +9,7 @@ import torch.distributed as dist
 from report import RANK, tell, tell_error
 
 import trainyard.torch  # noqa: F401
+from trainyard import shim_build
 
 LONG = timedelta(seconds=60)
 store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=RANK == 0, wait_for_workers=False,
@@ -45,7 +46,9 @@ def write_as_another_version():
 
 
 tell("process", pid=os.getpid())
-tell_error("never complete", lambda: join("missing", RANK, 4, 3))  # ranks 2 and 3 never come
+shim_build.shim()
+both_are_done_with("getting ready")
+tell_error("never complete", lambda: join("missing", RANK, 4, 5))  # ranks 2 and 3 never come
 both_are_done_with("missing")
 
 tell_error("one name", lambda: join("twice", 0, 2, 3))  # both are rank 0 of a world of this name
