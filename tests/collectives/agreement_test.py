@@ -87,6 +87,19 @@ def test_abort_reaches_all_within_1_s(make_world, layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_abort_amid_operations_reaches_all_within_1_s_and_none_of_them_is_wrong(make_world, layout):
+    world = make_world(layout).create()
+    last = world.ranks[-1]
+    for rank in world.without(last.number):
+        rank.begin("loop", kind="all_reduce", count=1_000_000)
+    last.begin("loop", kind="all_reduce", count=1_000_000, abort_after=0.3)
+    end = last.answer()
+    assert end.code == "CANCELLED", end
+    for error in errors_after(world.without(last.number), end.value, 1, "CANCELLED"):
+        assert error == f"'world' was aborted by rank {last.number}: the loss is not a number"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("ending", ["abort", "disagreement"])
 def test_who_ends_its_process_right_after_the_fault_is_not_the_cause(make_world, layout, ending):
     world = make_world(layout).create()

@@ -2,7 +2,8 @@
 """Hosts and worlds for the fault tests of the collectives. Nothing may be left behind by any of them."""
 import pytest
 import yard
-from world import LAYOUTS, Cable, World
+from conftest import wait_for
+from world import LAYOUTS, Cable, World, memory_with_names
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +24,8 @@ def status(tmp_path):
 
 @pytest.fixture
 def make_world(cable, tmp_path, status):
-    """make_world(LAYOUT) starts the processes of a world; `create` joins them. At the end no socket and no
-    file of theirs is left, but for what a fault wrote for people."""
+    """make_world(LAYOUT) starts the processes of a world; `create` joins them. At the end no process, no socket, no
+    memory and no file of theirs is left, but for what a fault wrote for people."""
     worlds = []
     cable.set("up")
 
@@ -35,9 +36,14 @@ def make_world(cable, tmp_path, status):
         worlds.append(World(folder, [cable.place(host) for host in LAYOUTS[layout]], settings))
         return worlds[-1]
 
-    assert cable.local_sockets() == []
+    def see_that_nothing_is_there():
+        wait_for(lambda: not cable.processes(), 20, "the end of all processes")  # killed children, too
+        assert cable.local_sockets() == []
+        assert memory_with_names() == []
+
+    see_that_nothing_is_there()
     yield make
     for world in worlds:
         world.end()
-    assert cable.local_sockets() == []
+    see_that_nothing_is_there()
     assert [path.name for path in status.iterdir() if not path.name.startswith("flight-")] == []

@@ -4,6 +4,7 @@ each with a line. Times are those of the monotonic clock, which all processes of
 
     rank.py STORE RANK SIZE [NAMESPACE HOST]
 """
+import itertools
 import json
 import os
 import signal
@@ -12,24 +13,42 @@ import threading
 import time
 
 import yard
+from results import given_by, mistake_in, result_of
+
+
+class WrongResult(Exception):
+    code = "WRONG"
 
 
 class Rank:
     def __init__(self, store, rank, size):
-        self.store, self.rank, self.size, self.comm = store, rank, size, None
+        self.store, self.rank, self.size, self.comm, self.aborted_at = store, rank, size, None, None
 
     def create(self, **options):
         self.comm = yard.Comm(self.store, options.pop("rank", self.rank), options.pop("size", self.size), **options)
 
     def run(self, kind, abort_after=None, **members):
-        if abort_after is not None:
-            threading.Timer(abort_after, self.comm.abort, ["the loss is not a number"]).start()
-        return self.comm.run(kind, **members)
+        """The first 16 bytes of the result in hexadecimal form."""
+        self.abort_later(abort_after)
+        return self.comm.run(kind, **members)[:16].hex()
 
-    def loop(self, kind, **members):
-        """The operation again and again, until it fails."""
-        while True:
-            self.comm.run(kind, **members)
+    def loop(self, kind, abort_after=None, ahead=0, **members):
+        """The operation again and again, until it fails; every result that comes back as done is compared. `ahead`:
+        gives what belongs to a later turn, which must be seen."""
+        self.abort_later(abort_after)
+        dtype = members.get("dtype", "float32")
+        for turn in itertools.count():
+            result = self.comm.run(kind, given=given_by(self.rank, turn + ahead, dtype), **members)
+            if mistake := mistake_in(result, result_of(kind, self.rank, self.size, turn, **members)):
+                raise WrongResult(f"{kind} came back as done in turn {turn}, and {mistake}")
+
+    def abort_later(self, seconds):
+        def abort():
+            self.aborted_at = time.monotonic()
+            self.comm.abort("the loss is not a number")
+
+        if seconds is not None:
+            threading.Timer(seconds, abort).start()
 
     def spin(self, seconds):
         """Computes, and looks at nothing else."""
@@ -86,8 +105,8 @@ def main():
         answer = {"began": time.monotonic()}
         try:
             answer["value"] = getattr(rank, command.pop("do"))(**command)
-        except yard.YardError as error:
-            answer |= {"code": error.code, "error": str(error)}
+        except (yard.YardError, WrongResult) as error:
+            answer |= {"code": error.code, "error": str(error), "value": rank.aborted_at}
         print(json.dumps(answer | {"ended": time.monotonic()}), flush=True)
     rank.free()
 

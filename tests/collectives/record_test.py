@@ -2,21 +2,13 @@
 """What a world tells of itself while it runs, on a signal, and when it ends by a fault."""
 import json
 import signal
-import struct
 import time
 
 import pytest
 from conftest import wait_for
-from world import patience
+from world import patience, progress
 
 pytestmark = pytest.mark.root
-
-
-def progress(file):
-    """Issued, started, completed: the head of a flight record in a file, as health/recorder.h says."""
-    magic, version, *numbers = struct.unpack("<8s4Q", file.read_bytes()[:40])
-    assert (magic, version) == (b"yardrec1", 1)
-    return tuple(numbers)
 
 
 def operations(text):

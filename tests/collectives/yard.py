@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = Path(os.environ.get("YARD_COMM_LIBRARY", ROOT / "build/release/lib/libyardcomm.so"))
-ABI = 5
+ABI = 6
 
 CODES = ("OK INVALID_ARGUMENT NOT_FOUND ALREADY_EXISTS CONFLICT DENIED EXHAUSTED UNAVAILABLE DEADLINE CANCELLED "
          "CORRUPT UNIMPLEMENTED INTERNAL").split()
@@ -155,9 +155,9 @@ class Comm:
         if code != 0:
             raise YardError(code, self._take(error))
 
-    def run(self, kind, count=1, dtype="float32", reduce="sum", root=-1, timeout=0.0, fill=1):
-        """One operation of `count` elements as its signature has them, on private memory whose bytes are all
-        `fill`; gives the first 16 bytes of the result in hexadecimal form."""
+    def run(self, kind, count=1, dtype="float32", reduce="sum", root=-1, timeout=0.0, given=b"\1"):
+        """One operation of `count` elements as its signature has them, on private memory that holds `given`, a byte
+        or an element, again and again; gives the bytes of the result."""
         size = count * SIZES.get(dtype, 1)
         part = size // self.size
         is_root = self.rank == root
@@ -165,13 +165,14 @@ class Comm:
                  "reduce_scatter": (size, part), "reduce": (size, size if is_root else 0),
                  "gather": (part, size if is_root else 0), "scatter": (size if is_root else 0, part),
                  "all_to_all": (size, size), "send": (size, 0), "receive": (0, size)}
-        given, taken = (ctypes.create_string_buffer(bytes([fill]) * n, n) if n else None for n in needs[kind])
+        source, taken = (ctypes.create_string_buffer(given * (n // len(given)), n) if n else None
+                         for n in needs[kind])
         operation = Operation(
             KINDS.index(kind), DTYPES.index(dtype), REDUCTIONS.index(reduce if kind in REDUCING else "none"), root, 0,
-            ctypes.cast(given, c_void_p), needs[kind][0], ctypes.cast(taken, c_void_p), needs[kind][1],
+            ctypes.cast(source, c_void_p), needs[kind][0], ctypes.cast(taken, c_void_p), needs[kind][1],
             None, 0, None, 0, round(timeout * 1000))
         self._do(self.library.yard_comm_run, self.handle, byref(operation))
-        return taken.raw[:16].hex() if taken else ""
+        return taken.raw if taken else b""
 
     def abort(self, reason):
         self.library.yard_comm_abort(self.handle, reason.encode())

@@ -239,7 +239,7 @@ void Watchdog::State::check_silence() {
   const auto now = steady_clock::now();
   const auto check = [&](std::int32_t peer, const ControlLink& link) {
     if (!is_local(peer) && silence[peer].is_silent(link.fd(), now)) {
-      lost(peer, {Code::kUnavailable, "it has acknowledged nothing for 4 s"});
+      lost(peer, {Code::kUnavailable, "it has acknowledged nothing for more than 3 s"});
     }
   };
   for (const auto& [peer, link] : parts.down) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watches the other ranks of a communicator, one thread a rank. Control connections form a tree of
 // two floors: ranks to the leader of their host, leaders to rank 0. A closed connection is a death;
-// a host that acknowledges nothing for 5 s is gone (TCP_USER_TIMEOUT: a process that is merely
-// stopped still acknowledges, and is left to the time-out of the operation). Twice a second
-// progress travels upwards, and whoever sees ranks that disagree, or that wait for one that left,
-// raises the fault. A fault goes once over every connection, before those who wait for an operation
-// get it. It also takes buffers of `allocate` to the ranks of the host.
+// a host that acknowledges nothing for kSilence (rendezvous/sockets.h) is gone, which a look
+// twice a second finds within 5 s of the cut. A process that is merely stopped still acknowledges,
+// and is left to the time-out of the operation. At each look progress travels upwards, too, and
+// whoever sees ranks that disagree, or that wait for one that left, raises the fault. A fault goes
+// once over every connection, before those who wait for an operation get it. It also takes buffers
+// of `allocate` to the ranks of the host.
 #pragma once
 
 #include <chrono>

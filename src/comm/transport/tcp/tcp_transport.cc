@@ -262,7 +262,7 @@ void TcpTransport::check_unheard() {
     Peer& peer = peers_[rank];
     const auto number = static_cast<std::int32_t>(rank);
     if (peer.out != nullptr && !broken_.has(number) && peer.out->is_silent(now)) {
-      broken_.note(number, "its host has acknowledged nothing for 4 s");
+      broken_.note(number, "its host has acknowledged nothing for more than 3 s");
     }
   }
 }
