@@ -68,7 +68,7 @@ def shout(cable, ports):
                     *map(str, ports)], check=True, timeout=20)
 
 
-def test_a_world_that_does_not_complete_lists_who_is_missing(make_world):
+def test_a_world_that_does_not_complete_lists_who_is_missing(make_world, cable):
     world = make_world("mixed")
     for rank in (world[0], world[2]):
         rank.begin("create", join_timeout=1)
@@ -77,7 +77,8 @@ def test_a_world_that_does_not_complete_lists_who_is_missing(make_world):
         assert answer.code == "DEADLINE"
         assert answer.ended - answer.began < patience(2)
         assert 'the world "world" of 4 ranks did not complete within 1 s: missing 1 and 3' in answer.error
-        assert f"there are rank 0 (pid {world[0].pid} on host-0), rank 2 (pid {world[2].pid} on host-1)" in answer.error
+        assert (f"there are rank 0 (pid {world[0].pid} on host-0, {cable.address(0)}), "
+                f"rank 2 (pid {world[2].pid} on host-1, {cable.address(1)})") in answer.error
         assert f"they meet at {world.store}" in answer.error
 
 
@@ -93,7 +94,7 @@ def test_a_rank_that_announced_itself_and_died_is_missing_too(make_world, cable)
     answer = world[0].answer()
     assert answer.code == "DEADLINE"
     assert answer.ended - answer.began < patience(4)
-    assert "did not complete within 3 s: no connection came from rank 1 (pid 4711 on host-7)" in answer.error
+    assert "did not complete within 3 s: no connection came from rank 1 (pid 4711 on host-7, " in answer.error
 
 
 @pytest.mark.parametrize("layout", ["shm4", "mixed"])
