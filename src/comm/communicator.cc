@@ -113,7 +113,7 @@ std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
 Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Communicator::~Communicator() {
   if (state_ != nullptr && state_->is_elsewhere()) {
-    static_cast<void>(state_.release());  // goes with the process
+    [[maybe_unused]] const State* left = state_.release();  // goes with the process
   }
 }
 
