@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/health/fault.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace trainyard::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A file system that hangs keeps nobody's error.
+constexpr milliseconds kTelling{500};
+constexpr milliseconds kPause{1};
+
+}  // namespace
 
 bool Fault::raise(Error error) {
   {
@@ -22,12 +34,17 @@ bool Fault::raise(Error error) {
   if (told_) {
     told_(peek());
   }
+  is_told_.store(true, std::memory_order_release);
   return true;
 }
 
 Error Fault::error() const {
   if (is_raised()) {
     is_passed_on_.wait(false, std::memory_order_acquire);
+    const auto end = steady_clock::now() + kTelling;
+    while (!is_told_.load(std::memory_order_acquire) && steady_clock::now() < end) {
+      std::this_thread::sleep_for(kPause);
+    }
   }
   return peek();
 }

@@ -19,8 +19,9 @@ class Fault {
   // True for the first one, which is kept: it is passed on, and then `on_raise` is called, both on
   // this thread.
   bool raise(Error error);
-  // Only after is_raised(). Returns when the fault has been passed on to the other ranks: who gets
-  // it may end its process, and that must not be the first thing that they hear.
+  // Only after is_raised(). Returns when the fault has been passed on to the other ranks and,
+  // unless that hangs, `on_raise` has returned: who gets it may end its process, and that must not
+  // be the first thing that they hear, nor cost the flight record.
   Error error() const;
   Error peek() const;  // the same at once, for who passes it on
 
@@ -31,6 +32,7 @@ class Fault {
  private:
   std::atomic<bool> raised_ = false;
   std::atomic<bool> is_passed_on_ = false;
+  std::atomic<bool> is_told_ = false;
   mutable Mutex mutex_;
   Error error_ GUARDED_BY(mutex_);
   std::function<void(const Error&)> pass_on_;

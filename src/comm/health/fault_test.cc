@@ -44,6 +44,35 @@ TEST(Fault, IsPassedOnBeforeAnyoneGetsIt) {
   EXPECT_TRUE(is_passed_on);
 }
 
+TEST(Fault, IsWrittenDownBeforeAnyoneGetsIt) {
+  Fault fault;
+  std::atomic<bool> is_written = false;
+  std::latch has_begun(1);
+  fault.on_raise([&](const Error&) {
+    has_begun.count_down();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // of a file that is large
+    is_written = true;
+  });
+  std::jthread other([&] { fault.raise(Error{Code::kCancelled, "enough"}); });
+  has_begun.wait();
+  EXPECT_EQ(fault.error().message, "enough");
+  EXPECT_TRUE(is_written);
+}
+
+TEST(Fault, IsNotKeptByAFileSystemThatHangs) {
+  Fault fault;
+  std::latch has_begun(1);
+  std::latch goes_on(1);
+  fault.on_raise([&](const Error&) {
+    has_begun.count_down();
+    goes_on.wait();
+  });
+  std::jthread other([&] { fault.raise(Error{Code::kCancelled, "enough"}); });
+  has_begun.wait();
+  EXPECT_EQ(fault.error().message, "enough");
+  goes_on.count_down();
+}
+
 TEST(Fault, LetsOneOfManyThreadsWin) {
   Fault fault;
   std::atomic<int> told = 0;
