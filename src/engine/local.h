@@ -37,10 +37,10 @@ enum class NetworkKind { kNamespaces, kLoopback };
 
 struct LocalEngineOptions {
   Path run_directory;  // "<home>/run"; one engine at a time uses it
-  // The program started as `<program> instance --server URL --scratch DIR --meeting DIR`, the last
-  // one the same for all instances of a gang; empty: this executable. Its environment is ours with
-  // `environment` on top; its output goes to DIR/supervisor.log, and DIR/token (mode 0600) holds
-  // its token.
+  // The program started as `<program> instance --server URL --scratch DIR --meeting SHARED`; empty:
+  // this executable. Its environment is ours with `environment` on top; its output goes to
+  // DIR/supervisor.log, and DIR/token (mode 0600) holds its token. SHARED is a directory of the
+  // gang's instances together.
   Path program = {};
   std::map<std::string, std::string> environment = {};
   // Makes the server listen on this address, on any port when it is 0, and gives the base URL
