@@ -240,35 +240,59 @@ def wrap(name):
     return own
 
 
-def _backend_of(group):
+def _backends_of(group):
+    """One for each kind of device, or one for several."""
     group = group or dist.distributed_c10d._get_default_group()
-    return group._get_backend(sorted(group._device_types, key=str)[-1])
+    found = []
+    for device in sorted(group._device_types, key=str):
+        backend = group._get_backend(device)
+        if backend not in found:
+            found.append(backend)
+    return found
+
+
+def _of_each(group, ask):
+    """What those of the group's backends answer that are Trainyard's; ValueError when none is."""
+    answers, refusal = [], None
+    for backend in _backends_of(group):
+        try:
+            answers.append(ask(backend))
+        except ValueError as error:
+            refusal = error
+    if not answers:
+        raise refusal
+    return answers
+
+
+def _yard_of(group):
+    backends = _backends_of(group)
+    return next(filter(shim_build.shim().is_ours, backends), backends[0])
 
 
 def flight_record(group=None):
     """The last 4,096 operations of this rank in `group`, one JSON object a line, oldest first: their
     numbers, what they were, in which state they are and when they began and ended (microseconds).
     ValueError for a group of another backend. From any thread, also while operations hang."""
-    return shim_build.shim().flight_record(_backend_of(group))
+    return "".join(_of_each(group, shim_build.shim().flight_record))
 
 
 def table(group=None):
     """The table of algorithms that `group` chooses by, as text: what TRAINYARD_COMM_TABLE may name. The
     backend must be yard."""
-    return shim_build.shim().table(_backend_of(group))
+    return shim_build.shim().table(_yard_of(group))
 
 
 def sweep(seconds=2.0, group=None):
     """Measures for at most so long which algorithms are best for `group`, and uses them from then on.
     All ranks call it, when no operation is under way. Returns the table."""
-    shim_build.shim().sweep(_backend_of(group), round(seconds * 1000))
+    shim_build.shim().sweep(_yard_of(group), round(seconds * 1000))
     return table(group)
 
 
 def abort(reason, group=None):
     """Ends all operations of all ranks of `group`, within a second, by an error that says `reason`.
     The group cannot be used after it. From any thread."""
-    shim_build.shim().abort(_backend_of(group), reason)
+    _of_each(group, lambda backend: shim_build.shim().abort(backend, reason))
 
 
 register()

@@ -86,6 +86,15 @@ def at_once():
     assert [kind for kind, _ in recorded(made)] == ["all_reduce"] * 4 + ["barrier"], recorded(made)
 
 
+def refused(text, body):
+    try:
+        body()
+    except dist.DistBackendError as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(f"{text}: there was no error")
+
+
 def one_for_each_device():
     """As "yard" is made where a job has GPUs and asks for the watched NCCL."""
     both = {"cpu": "yard", "cuda": NAME}
@@ -97,6 +106,12 @@ def one_for_each_device():
         ones = torch.ones(3)
         dist.all_reduce(ones, group=made)
         assert ones.tolist() == [SIZE] * 3
+        assert ("all_reduce", "completed") in recorded(made)  # those of all devices
+        assert trainyard.torch.table(made)
+        dist.barrier(group=made)
+        trainyard.torch.abort("all of it", made)
+        for backend in (made._get_backend(CPU), made._get_backend(torch.device("cuda"))):
+            refused("was aborted by rank", lambda: backend.allreduce([torch.ones(3)], c10d.AllreduceOptions()).wait())
 
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
