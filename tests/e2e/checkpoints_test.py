@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from conftest import Jobs, Server, wait_for
 from machines import Machine
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways_slow]
 
 
 def keys(jobs, prefix):

@@ -10,7 +10,7 @@ from conftest import wait_for
 from e2e.training_job_test import HYPERPARAMETERS, streams
 from machines import Machine
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways_slow]
 
 MPI = {"sagemaker_mpi_enabled": "true"}
 MPI_2 = MPI | {"sagemaker_mpi_num_of_processes_per_host": "2", "sagemaker_mpi_custom_mpi_options": ""}
@@ -197,6 +197,7 @@ def all_commands():
                 pass
 
 
+@pytest.mark.namespaces
 def test_nothing_of_an_mpi_job_is_left_after_it(jobs, server):
     script = '''
 import subprocess, time
@@ -216,6 +217,7 @@ time.sleep(2)
 
 
 # cases.md 4: the port is the same in every job, and each job has it for itself.
+@pytest.mark.namespaces
 @pytest.mark.parametrize("launcher", [{"sagemaker_torch_distributed_enabled": "true"}, MPI], ids=["torchrun", "mpi"])
 def test_two_jobs_at_once_use_the_same_port(jobs, launcher):
     script = '''
@@ -244,6 +246,7 @@ else:
 
 
 # cases.md 9, 12: the first act of the program is to look for its peers.
+@pytest.mark.namespaces
 @pytest.mark.parametrize("launcher", [{}, MPI], ids=["plain", "mpi"])
 def test_every_host_resolves_and_is_reachable_from_the_first_instruction(jobs, launcher):
     script = '''
@@ -268,6 +271,7 @@ print("reached", len(addresses), *sorted({i for i in ("NCCL_SOCKET_IFNAME", "GLO
 
 
 # cases.md 14, 15
+@pytest.mark.namespaces
 def test_an_interface_named_by_the_job_is_understood_or_refused(jobs):
     script = 'import os; print(*(os.environ[f"{lib}_SOCKET_IFNAME"] for lib in ("NCCL", "GLOO", "TP")))'
     job = jobs.run("interface", script, Environment={"NCCL_SOCKET_IFNAME": "", "GLOO_SOCKET_IFNAME": "ens5"})

@@ -13,7 +13,7 @@ import pytest
 from conftest import BINARY, wait_for
 from machines import Machine, alive, finish, processes_with
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways_slow]
 
 # Runs until the test makes a file in the container's /opt/ml.
 WAITS = '''
@@ -117,6 +117,7 @@ def test_stopped_instance_that_wakes_up_can_write_nothing(jobs):
     assert not any("from the grave" in line for line in jobs.lines(name))
 
 
+@pytest.mark.namespaces
 def test_cut_link_is_a_loss_like_any_other(jobs):
     name, machines = running_job(jobs, "cut")
     old = machines[0].pids()
