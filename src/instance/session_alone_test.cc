@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instances that nobody waits for: their job has finished before they came, or their server is
 // gone.
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -37,15 +38,16 @@ int times_in(std::string_view text, std::string_view part) {
   return times;
 }
 
-// Saves when it is stopped, and leaves a daemon behind.
-const char* const kHang = R"(
-setsid sleep 86393.25 &
-trap 'echo saved > /opt/ml/model/last; exit 0' TERM
-echo up; while :; do sleep 0.05; done
-)";
+// Saves when it is stopped, and leaves a daemon behind. Tests run side by side: each has its own.
+std::string hang(const std::string& daemon) {
+  return "setsid sleep " + daemon +
+         " &\n"
+         "trap 'echo saved > /opt/ml/model/last; exit 0' TERM\n"
+         "echo up; while :; do sleep 0.05; done\n";
+}
 
 TEST_F(SessionTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
-  source({{"train.sh", kHang}});
+  source({{"train.sh", hang("86393.25")}});
   request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
   orphan_limit_ = Duration(1000);
   launch();
@@ -63,13 +65,14 @@ TEST_F(SessionTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
 }
 
 TEST_F(SessionTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatComesBack) {
-  source({{"train.sh", kHang}});
+  source({{"train.sh", hang("86392.25")}});
   request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
   launch();
   ASSERT_TRUE(wait_for_line("up"));
   server_->be_away(true);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (sleeps_somewhere("86393.25") && std::chrono::steady_clock::now() < deadline) {
+  while (!std::filesystem::exists(scratch() / "ml/model/last") &&
+         std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(Duration(20));
   }
   server_->be_away(false);
