@@ -237,9 +237,12 @@ Result<json> TrainingJobs::stop(const json& input) {
 
 Result<json> TrainingJobs::signal(const json& input) {
   const std::string name = text_in(input, {"TrainingJobName"});
-  const std::string signal = text_in(input, {"Signal"});
+  const auto signal = wire::user_signal(text_in(input, {"Signal"}));
+  if (!signal) {
+    return Error{.code = Code::kInvalidArgument, .message = "Signal is USR1 or USR2."};
+  }
   YARD_TRY(const Job job, require(name));
-  auto told = reconciler_.signal_job(name, *wire::user_signal(signal));
+  auto told = reconciler_.signal_job(name, *signal);
   if (told || told.error().code != Code::kNotFound) {
     YARD_TRY(const std::vector<std::string> hosts, std::move(told));
     return json{{"Hosts", hosts}};
@@ -247,7 +250,7 @@ Result<json> TrainingJobs::signal(const json& input) {
   YARD_TRY(const Job ended, require(name));
   return Error{.code = Code::kConflict,
                .message = fmt::format("{} cannot be sent to the training job '{}': it is {}.",
-                                      signal, name, status_name(ended.secondary))};
+                                      wire::name_of(*signal), name, status_name(ended.secondary))};
 }
 
 Result<json> TrainingJobs::update(const json& input) {
