@@ -51,6 +51,7 @@ def test_no_kill_loses_what_was_told(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("run", range(5))
 def test_no_loss_of_power_loses_what_was_told_in_many_states(tmp_path, run):
     outcome = run_world(tmp_path, "power", "--states", "46", "--seconds", "12", seconds=900)
@@ -58,6 +59,7 @@ def test_no_loss_of_power_loses_what_was_told_in_many_states(tmp_path, run):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_fifty_kills_lose_nothing_that_was_told(tmp_path):
     run_world(tmp_path, "kill", "--kills", "50", seconds=300)
 
