@@ -190,6 +190,7 @@ inline LocalWorld make_fabric_communicators(const std::string& provider, std::in
   auto collectives = open_fabric_endpoints(found, size);
   auto point_to_point = open_fabric_endpoints(found, size);
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(size));
   for (std::int32_t rank = 0; rank < size; ++rank) {
     names.push_back("rank " + std::to_string(rank));
   }

@@ -123,6 +123,7 @@ class RoutedRanks {
       return far;
     }
     std::vector<bool> is_near;
+    is_near.reserve(host_.size());
     for (const std::int32_t host : host_) {
       is_near.push_back(host == host_of(rank));
     }

@@ -68,7 +68,8 @@ class MemoryNetwork {
   using Channel = std::deque<std::shared_ptr<Message>>;
 
   Channel& channel(std::int32_t from, std::int32_t to) {
-    return channels_[static_cast<std::size_t>(from * size_ + to)];
+    const auto row = static_cast<std::size_t>(from) * static_cast<std::size_t>(size_);
+    return channels_[row + static_cast<std::size_t>(to)];
   }
 
   std::int32_t size_;

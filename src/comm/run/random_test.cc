@@ -307,6 +307,7 @@ std::vector<std::string> run_seed(std::uint64_t seed, Over over) {
   std::mt19937_64 random(seed);
   const std::size_t threads = 2 + random() % 4;
   std::vector<Group> groups;
+  groups.reserve(kWorlds);
   for (int i = 0; i < kWorlds; ++i) {
     groups.push_back(draw_group(random, over, threads, i == kWorlds - 1));
   }
@@ -327,6 +328,7 @@ std::vector<std::string> run_seed(std::uint64_t seed, Over over) {
   };
   {
     std::vector<std::jthread> all;
+    all.reserve(threads);
     for (std::size_t thread = 0; thread < threads; ++thread) {
       all.emplace_back(run, thread);
     }
@@ -367,7 +369,7 @@ TEST(RandomOperationsForATime, GiveWhatTheyShould) {
   std::uint64_t seed = one.value_or(number_in("YARD_SEED_BASE").value_or(100));
   do {
     if (asked) {
-      std::cout << "seed " << seed << std::endl;  // a crash shows no more than this
+      std::cout << "seed " << seed << '\n' << std::flush;  // a crash shows no more than this
     }
     for (const Over over : kOvers) {
       ASSERT_EQ(run_seed(seed, over), std::vector<std::string>{})
