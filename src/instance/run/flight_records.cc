@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "instance/run/own_file.h"
@@ -18,16 +19,14 @@ namespace {
 
 constexpr std::string_view kPrefix = "flight-";
 constexpr std::string_view kSuffix = ".jsonl";
-constexpr std::size_t kMost = 1024;
 constexpr std::size_t kShown = 8;
-constexpr off_t kMostBytes = off_t{16} << 20;  // 4,096 operations are less than 2 MiB
 
-std::vector<Path> records_in(const Path& status) {
+std::vector<Path> records_in(const Path& status, std::size_t most) {
   std::vector<Path> found;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(status, failed)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kSuffix) && found.size() < kMost) {
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix) && found.size() < most) {
       found.push_back(entry.path());
     }
   }
@@ -35,15 +34,38 @@ std::vector<Path> records_in(const Path& status) {
   return found;
 }
 
-Result<void> keep(const Path& record, const Fd& ml, const std::string& name) {
-  YARD_TRY(const Fd from, open_file(record, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+// SEEK_HOLE and not the count of blocks, which compression and inline data make small. A file
+// system that knows no holes answers with the end.
+bool has_holes(int file, off_t size) {
+  const off_t hole = ::lseek(file, 0, SEEK_HOLE);
+  return size > 0 && (hole < size || ::lseek(file, 0, SEEK_SET) != 0);
+}
+
+// Its size.
+Result<std::size_t> check(const Fd& file, const std::string& name, std::size_t most,
+                          std::size_t left) {
   struct stat status {};
-  if (::fstat(from.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      status.st_size > kMostBytes) {
-    return Error{Code::kInvalidArgument, record.filename().string() + " is none"};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return Error{Code::kInvalidArgument, name + " is none"};
   }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size > most || has_holes(file.get(), status.st_size)) {
+    return Error{Code::kInvalidArgument, name + " is none"};
+  }
+  if (size > left) {
+    return Error{Code::kExhausted, name + " is too much beside the others"};
+  }
+  return size;
+}
+
+// The bytes that were copied.
+Result<std::size_t> keep(const Path& record, const Fd& ml, const std::string& name,
+                         std::size_t most, std::size_t left) {
+  YARD_TRY(const Fd from, open_file(record, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  YARD_TRY(const std::size_t size, check(from, record.filename().string(), most, left));
   YARD_TRY(const Fd to, open_own_file(ml, "output/data/" + name, O_TRUNC));
-  return copy_rest(from.get(), to.get());
+  YARD_TRY(copy_rest(from.get(), to.get()));
+  return size;
 }
 
 void add_line(std::vector<std::string>& lines, std::string_view what,
@@ -60,16 +82,23 @@ void add_line(std::vector<std::string>& lines, std::string_view what,
 }  // namespace
 
 std::vector<std::string> keep_flight_records(const Path& status, const Path& ml,
-                                             const std::string& host) {
-  const std::vector<Path> records = records_in(status);
+                                             const std::string& host,
+                                             const FlightRecordLimits& limits) {
   const Result<Fd> directory = open_ml(ml);
+  std::size_t left = limits.bytes_in_all;
   std::vector<std::string> kept;
   std::vector<std::string> failures;
-  for (const Path& record : records) {
+  for (const Path& record : records_in(status, limits.files)) {
     const std::string name =
         fmt::format("{}{}-{}", kPrefix, host, record.filename().string().substr(kPrefix.size()));
-    const Result<void> done = directory ? keep(record, *directory, name) : directory.error();
-    done ? kept.push_back(name) : failures.push_back(done.error().message);
+    const Result<std::size_t> size =
+        directory ? keep(record, *directory, name, limits.bytes_each, left) : directory.error();
+    if (!size) {
+      failures.push_back(size.error().message);
+      continue;
+    }
+    left -= *size;
+    kept.push_back(name);
   }
   std::vector<std::string> lines;
   add_line(lines, "The collectives' flight records are in output.tar.gz", std::move(kept));

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -27,7 +28,12 @@ class FlightRecordsTest : public ::testing::Test {
   Path status() const { return directory_.path() / "status"; }
   Path ml() const { return directory_.path() / "ml"; }
   Path data() const { return ml() / "output/data"; }
-  std::vector<std::string> keep() const { return keep_flight_records(status(), ml(), "algo-2"); }
+  std::vector<std::string> keep(const FlightRecordLimits& limits = {}) const {
+    return keep_flight_records(status(), ml(), "algo-2", limits);
+  }
+  void leave(const std::string& name, const std::string& text) const {
+    ASSERT_TRUE(write_file(status() / name, text));
+  }
 
   TempDir directory_ = *TempDir::make("trainyard-flight-");
 };
@@ -69,10 +75,43 @@ TEST_F(FlightRecordsTest, FollowNoLinkAndWaitForNoPipe) {
   EXPECT_EQ(read_file(outside).value_or(""), "mine");
 }
 
+TEST_F(FlightRecordsTest, GoIntoFilesOnly) {
+  leave("flight-a.jsonl", "{}\n");
+  const Path pipe = data() / "flight-algo-2-a.jsonl";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto reader = open_file(pipe, O_RDONLY | O_NONBLOCK);
+  ASSERT_TRUE(reader);
+  EXPECT_THAT(keep(), ElementsAre(EndsWith("flight-algo-2-a.jsonl is no file")));
+}
+
 TEST_F(FlightRecordsTest, AreNotAnybodysLargeFile) {
-  ASSERT_TRUE(write_file(status() / "flight-a.jsonl", ""));
-  fs::resize_file(status() / "flight-a.jsonl", std::uintmax_t{17} << 20);
+  leave("flight-a.jsonl", "12345");
+  leave("flight-b.jsonl", "1234");
+  EXPECT_THAT(keep({.bytes_each = 4}), ElementsAre(EndsWith(": flight-algo-2-b.jsonl"),
+                                                   EndsWith(": flight-a.jsonl is none")));
+}
+
+TEST_F(FlightRecordsTest, HaveNoHoles) {
+  leave("flight-a.jsonl", "{}\n");
+  fs::resize_file(status() / "flight-a.jsonl", std::uintmax_t{1} << 20);
   EXPECT_THAT(keep(), ElementsAre(EndsWith("flight-a.jsonl is none")));
+  EXPECT_TRUE(fs::is_empty(data()));
+}
+
+TEST_F(FlightRecordsTest, AreKeptAsLongAsThereIsRoomForAll) {
+  leave("flight-a.jsonl", "12345");
+  leave("flight-b.jsonl", "12345");
+  leave("flight-c.jsonl", "123");
+  EXPECT_THAT(keep({.bytes_in_all = 8}),
+              ElementsAre(EndsWith(": flight-algo-2-a.jsonl, flight-algo-2-c.jsonl"),
+                          EndsWith(": flight-b.jsonl is too much beside the others")));
+  EXPECT_FALSE(fs::exists(data() / "flight-algo-2-b.jsonl"));
+}
+
+TEST_F(FlightRecordsTest, AreOnlySoMany) {
+  leave("flight-a.jsonl", "{}\n");
+  leave("flight-b.jsonl", "{}\n");
+  EXPECT_THAT(keep({.files = 1}), ElementsAre(EndsWith(".jsonl")));
 }
 
 }  // namespace

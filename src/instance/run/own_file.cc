@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,6 +24,10 @@ Result<Fd> open_own_file(const Fd& ml, const std::string& path, int flags) {
   Fd file(static_cast<int>(::syscall(SYS_openat2, ml.get(), path.c_str(), &how, sizeof how)));
   if (!file.is_open()) {
     return errno_error("cannot open /opt/ml/" + path, errno);
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return Error{Code::kInvalidArgument, "/opt/ml/" + path + " is no file"};
   }
   return file;
 }

@@ -15,7 +15,8 @@ namespace trainyard::instance {
 Result<Fd> open_ml(const Path& ml);
 
 // For writing, made if it is missing; `path` is relative to /opt/ml, its directories exist. `flags`
-// say what becomes of bytes that are there: O_APPEND or O_TRUNC.
+// say what becomes of bytes that are there: O_APPEND or O_TRUNC. kInvalidArgument for what is there
+// and no regular file.
 Result<Fd> open_own_file(const Fd& ml, const std::string& path, int flags);
 
 }  // namespace trainyard::instance
