@@ -11,8 +11,22 @@ from pathlib import Path
 
 from conftest import BINARY, Server, wait_for
 
-# No user of any distribution, and not "nobody" either, whose processes may be anybody's.
-UID = 238_917
+# Users of no distribution, and not "nobody" either, whose processes may be anybody's.
+UIDS = range(239_000, 240_000)
+
+
+def claim():
+    """A user of this run's own, so that whatever runs as it is of this run, and its home. The home is the claim: that
+    of a run which failed, and may have left processes, stays."""
+    for uid in UIDS:
+        home = Path(f"/tmp/trainyard-user-{uid}")
+        try:
+            home.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        os.chown(home, uid, uid)
+        return uid, home
+    raise RuntimeError("every ordinary user has a home: remove what failed runs have left, /tmp/trainyard-user-*")
 
 
 def environments():
@@ -53,11 +67,11 @@ class OrdinaryUser:
 
     def __init__(self):
         self.is_made = os.geteuid() == 0
-        self.uid = UID if self.is_made else os.geteuid()
-        self.home = Path(tempfile.mkdtemp(prefix="trainyard-user-", dir="/tmp"))
-        self.aside = Path(tempfile.mkdtemp(prefix="trainyard-aside-", dir="/tmp"))
         if self.is_made:
-            os.chown(self.home, UID, UID)
+            self.uid, self.home = claim()
+        else:
+            self.uid, self.home = os.geteuid(), Path(tempfile.mkdtemp(prefix="trainyard-user-", dir="/tmp"))
+        self.aside = Path(tempfile.mkdtemp(prefix="trainyard-aside-", dir="/tmp"))
 
     def environment(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SAGEMAKER_", "XDG_", "TRAINYARD_"))}
@@ -71,7 +85,7 @@ class OrdinaryUser:
         opt = ["mount -t tmpfs opt /opt", "mkdir /opt/tool", "echo tool >/opt/tool/name", "ln -s tool /opt/link"]
         delegated = [f"echo $$ >{shlex.quote(str(group))}/cgroup.procs" for group in groups]
         lines = ["set -e", *delegated, *opt, *let_in([environments(), BINARY.parent], self.aside),
-                 f'exec setpriv --reuid {UID} --regid {UID} --clear-groups "$@"']
+                 f'exec setpriv --reuid {self.uid} --regid {self.uid} --clear-groups "$@"']
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(lines), "sh",
                 *(str(word) for word in words)]
 
@@ -81,7 +95,7 @@ class OrdinaryUser:
         return probe.stderr.strip() if probe.returncode else ""
 
     def processes(self):
-        """What runs as this user; for a made one that is all of it."""
+        """What runs as this user; for a made one that is all of this run, and nothing else."""
         found = []
         for status in Path("/proc").glob("[0-9]*/status"):
             try:
