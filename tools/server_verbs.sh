@@ -43,14 +43,16 @@ tls_flags() {
 last_tls() { echo "$(state_home)/client/tls"; }
 last_address() { echo "$(state_home)/client/address"; }
 
-# remember_tls ADDRESS:PORT WORD...
+# remember_tls ADDRESS:PORT WORD...: no word, as of a start with --insecure-http alone, changes nothing for later ones.
 remember_tls() {
-  if [ $# -gt 1 ]; then
-    sed -n 's/:[0-9]*$//p' <<<"$1" | put "$(last_address)"
-    printf '%s\n' "${@:2}" | put "$(last_tls)"
-  else
-    rm -f "$(last_tls)" "$(last_address)"
-  fi
+  case ${*:2} in
+    '') ;;
+    --no-tls) rm -f "$(last_tls)" "$(last_address)" ;;
+    *)
+      sed -n 's/:[0-9]*$//p' <<<"$1" | put "$(last_address)"
+      printf '%s\n' "${@:2}" | put "$(last_tls)"
+      ;;
+  esac
 }
 
 # That the server which is up serves https, and what follows.
@@ -127,7 +129,7 @@ up() {
     address=$(grep . "$(last_address)" || echo "$address")
   fi
   case ${tls[*]} in
-    --no-tls) tls=() ;;
+    --no-tls) ;;
     --tls)
       mapfile -t served < <(tls_flags "$home")
       [ ${#served[@]} -gt 0 ] || die "no certificate could be made: the reason stands above"

@@ -97,7 +97,8 @@ def address(home):
 def test_a_home_keeps_its_tls_until_it_is_told_otherwise(home):
     certify(home / "tls", "--name", "127.0.0.2")
     listen = ["--listen", "127.0.0.2:0"]
-    for asked, place in ((["--tls", *listen], "https://127.0.0.2"), ([], "https://127.0.0.2"),
+    for asked, place in ((["--tls", *listen], "https://127.0.0.2"),
+                         (["--insecure-http"], "http://127.0.0.1"), ([], "https://127.0.0.2"),
                          (["--no-tls"], "http://127.0.0.1"), ([], "http://127.0.0.1")):
         up = yard("up", *asked, home=home)
         assert up.returncode == 0 and endpoint(home).startswith(f"{place}:"), up
