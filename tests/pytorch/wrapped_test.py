@@ -47,6 +47,22 @@ def test_what_one_rank_refuses_ends_the_group(world):
         assert "aborted by rank 1: " in told[rank]["text"] and "not on this rank" in told[rank]["text"], told
 
 
+@pytest.mark.parametrize("name", ["yard+threaded", "yard+stubborn"])
+def test_a_send_ends_with_its_group_whatever_the_backend_throws_then(world, name):
+    told = world.of(f"{name}: send")
+    assert len(told) == 2, told
+    for line in told:
+        assert line["kind"] == "DistBackendError" and "aborted by rank 1: enough" in line["text"], line
+        assert line["seconds"] < 2 + SLACK, line
+
+
+def test_what_a_backend_throws_when_it_is_to_end_is_told_to_who_ends_it(world):
+    (line,) = world.of("yard+stubborn: end")
+    assert line["kind"] == "RuntimeError" and "stubborn cannot be aborted" in line["text"], line
+    for line in world.of("yard+stubborn: shut down"):
+        assert line["kind"] == "RuntimeError" and "stubborn cannot be shut down" in line["text"], line
+
+
 def test_ranks_end_well(world):
     assert world.codes == [0, 0, 0], world.errors[-3000:]
 

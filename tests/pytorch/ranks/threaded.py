@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A backend of somebody else's, in Python: a thread for each operation, which moves tensors through the
 store. Tensors of the device "meta" have no bytes: of those it only compares sizes, and where they differ
-it waits for ever, as backends of GPUs do."""
+it waits for ever, as backends of GPUs do. "stubborn" also raises when it is to end."""
 import io
 import threading
 
@@ -119,11 +119,26 @@ class Threaded(c10d.Backend):
 
     def send(self, tensors, to, tag):
         key = self._message(self._rank, to, tag)
-        return self._begin(lambda: self._store.set(key, as_bytes(tensors[0])), tensors)
+        return self._begin(lambda: self._sent(key, tensors[0]), tensors)
+
+    def _sent(self, key, tensor):
+        self._store.set(key, as_bytes(tensor))
+        if tensor.device.type == "meta":
+            self._taken(f"{key}/taken")  # never: nobody can take it
 
     def recv(self, tensors, source, tag):
         key = self._message(source, self._rank, tag)
         return self._begin(lambda: tensors[0].copy_(torch.load(io.BytesIO(self._taken(key)))), tensors)
 
 
+class Stubborn(Threaded):
+    def abort(self):
+        super().abort()
+        raise RuntimeError("stubborn cannot be aborted")
+
+    def shutdown(self):
+        raise RuntimeError("stubborn cannot be shut down")
+
+
 dist.Backend.register_backend("threaded", Threaded, devices=["cpu"])
+dist.Backend.register_backend("stubborn", Stubborn, devices=["cpu"])

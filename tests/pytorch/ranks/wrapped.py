@@ -86,6 +86,19 @@ def at_once():
     assert [kind for kind, _ in recorded(made)] == ["all_reduce"] * 4 + ["barrier"], recorded(made)
 
 
+def sent_under_a_fault(name):
+    """Ranks 0 and 2 send what rank 1 does not take, and the group ends."""
+    made = dist.new_group(range(SIZE), backend=name)
+    work = None if RANK == 1 else made._get_backend(CPU).send([torch.ones(8, device="meta")], 1, 0)
+    dist.barrier()
+    if work is not None:
+        tell_error(f"{name}: send", work.wait)
+    else:
+        tell_error(f"{name}: end", lambda: trainyard.torch.abort("enough", made))
+    dist.barrier()
+    tell_error(f"{name}: shut down", lambda: dist.destroy_process_group(made))
+
+
 def refused(text, body):
     try:
         body()
@@ -134,5 +147,7 @@ if RANK == 0:
     trainyard.torch.abort("enough", aborted)
 tell_error("abort", lambda: begin(aborted, 8).wait())
 dist.barrier()
+for backend_name in (NAME, trainyard.torch.wrap("stubborn")):
+    sent_under_a_fault(backend_name)
 tell("end")
 dist.destroy_process_group()

@@ -55,6 +55,17 @@ inline void require(bool condition, const std::string& text) {
   }
 }
 
+// Another backend's part in an end, on a thread of this shim or in a destructor: what it throws is
+// said, and stops nothing.
+template <typename Action>
+void perform_whatever_it_throws(const char* what, const Action& action) noexcept {
+  try {
+    action();
+  } catch (const std::exception& thrown) {
+    TORCH_WARN(what, ": ", thrown.what());
+  }
+}
+
 // Ends with its last reference: that of the backend, or of memory that is being allocated.
 class Communicator {
  public:

@@ -30,7 +30,9 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
         guard_(settings.rank, name, join(store, settings), [this] { inner_->abort(); }) {
     init();
   }
-  ~GuardedBackend() override { shutdown(); }
+  ~GuardedBackend() override {
+    perform_whatever_it_throws("the wrapped backend was not shut down", [this] { shutdown(); });
+  }
 
   const std::string getBackendName() const override { return name_; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -204,7 +206,12 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
       is_shut_down_ = true;
       const WithoutGil release;  // the other backend may be of Python
       guard_.stop();
-      inner_->shutdown();
+      try {
+        inner_->shutdown();
+      } catch (...) {
+        guard_.leave();
+        throw;
+      }
       guard_.leave();
     }
   }

@@ -106,12 +106,12 @@ class GuardedWork final : public FutureWork {
     const WorkPtr inner = launched();
     if (fault) {
       if (is_one_sided() && inner != nullptr) {
-        inner->abort();  // wakes who waits in it
+        wake(*inner);
       }
       end(fault);
       return true;
     }
-    if (!is_watched_ && inner != nullptr && inner->isCompleted()) {
+    if (!is_watched_ && inner != nullptr && is_complete(*inner)) {
       end(nullptr);
       return true;
     }
@@ -127,6 +127,23 @@ class GuardedWork final : public FutureWork {
   }
 
  private:
+  // Who waits in it.
+  static void wake(c10d::Work& inner) {
+    try {
+      inner.abort();
+    } catch (const std::exception&) {  // as c10d's own does, which most backends leave as it is
+    }
+  }
+
+  bool is_complete(c10d::Work& inner) {
+    try {
+      return inner.isCompleted();
+    } catch (const std::exception& thrown) {
+      failure_.note(thrown.what());
+      return false;
+    }
+  }
+
   static void agreed(void* context, int code, const char* message) {
     auto self = c10::intrusive_ptr<GuardedWork>::reclaim(static_cast<GuardedWork*>(context));
     if (self->receives_ != nullptr) {
@@ -200,7 +217,7 @@ class GuardedWork final : public FutureWork {
     auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
     try {
       inner_future_ = inner_->getFuture();
-    } catch (const c10::Error&) {  // some of Gloo's have none
+    } catch (const std::exception&) {  // some of Gloo's have none
       Completer::get().post([self] { self->follow_by_waiting(); });
       return;
     }

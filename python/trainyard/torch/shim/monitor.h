@@ -66,7 +66,7 @@ class Monitor {
                 works.end());
     if (fault && !has_aborted_) {
       has_aborted_ = true;
-      abort_inner_();
+      perform_whatever_it_throws("the wrapped backend was not aborted", abort_inner_);
     }
   }
 

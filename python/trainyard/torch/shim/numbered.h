@@ -56,8 +56,12 @@ inline std::string explanation_of(const Communicator& communicator) {
 
 class InnerFailure {
  public:
+  // The first counts.
   void note(const std::string& text) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (!text_.empty()) {
+      return;
+    }
     text_ = without_stack(text);
     since_ = Clock::now();
   }
