@@ -171,6 +171,9 @@ Result<void> Session::install(const std::vector<SetupStep>& steps) {
     return platforms_fault(*no_layer_);
   }
   for (const SetupStep& step : steps) {
+    if (!step.obstacle.empty()) {
+      return Error{Code::kInvalidArgument, "could not " + step.what + ": " + step.obstacle};
+    }
     tell("Preparing the container: " + step.what);
     const std::vector<Process> processes = {step.process};
     YARD_TRY(const RunOutcome outcome, run_container(processes));

@@ -2,19 +2,14 @@
 #include "instance/launch/installer.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
+#include "instance/launch/pip_settings.h"
+
 namespace trainyard::instance {
 namespace {
-
-// Those that decide which packages come, and from where.
-constexpr std::array<std::string_view, 14> kPipSettings = {
-    "PIP_INDEX_URL",   "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX",
-    "PIP_CONFIG_FILE", "PIP_TRUSTED_HOST",    "PIP_CONSTRAINT", "PIP_PRE",
-    "PIP_NO_BINARY",   "PIP_ONLY_BINARY",     "PIP_NO_DEPS",    "PIP_REQUIRE_HASHES",
-    "PIP_PROXY",       "PIP_CLIENT_CERT"};
 
 struct Advice {
   std::vector<std::string_view> signs;  // any of them in any line
@@ -47,11 +42,6 @@ bool is_set(const Variables& environment, std::string_view name) {
   return found != environment.end() && !found->second.empty();
 }
 
-bool is_meant_for_pip(const Variables& environment) {
-  return std::any_of(kPipSettings.begin(), kPipSettings.end(),
-                     [&](std::string_view name) { return is_set(environment, name); });
-}
-
 std::vector<std::string> install_command(const wire::Assignment& assignment, bool by_uv) {
   if (by_uv) {
     return {assignment.python_environment + "/bin/uv", "pip", "install", "--python",
@@ -70,6 +60,15 @@ Variables installer_variables(Variables environment) {
   return environment;
 }
 
+std::string obstacle_of(const UvSettings& told) {
+  return told.unheard.empty()
+             ? std::string()
+             : "uv, which installs where pip is not there, does not hear " +
+                   join(told.unheard, ", ") +
+                   ": add pip to the Python environment (python -m ensurepip), or say the same by "
+                   "variables (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, ...)";
+}
+
 }  // namespace
 
 std::string python_of(const wire::Assignment& assignment) {
@@ -79,13 +78,17 @@ std::string python_of(const wire::Assignment& assignment) {
 
 std::vector<SetupStep> setup_steps(const wire::Assignment& assignment, const CodeFacts& facts,
                                    const Variables& environment) {
-  const bool by_uv = facts.has_uv && !(facts.has_pip && is_meant_for_pip(environment));
+  const Variables settings = package_settings(environment, facts.pip_settings);
+  const bool by_uv = facts.has_uv && !(facts.has_pip && !settings.empty());
+  UvSettings told = by_uv ? uv_settings(settings) : UvSettings();
+  Variables variables = installer_variables(environment);
+  variables.merge(told.variables);  // what uv was told by its own variables stays
   std::vector<SetupStep> steps;
   const auto install = [&](const std::string& what, const std::vector<std::string>& arguments) {
-    Process process{.argv = install_command(assignment, by_uv),
-                    .environment = installer_variables(environment)};
+    Process process{.argv = install_command(assignment, by_uv), .environment = variables};
+    process.argv.insert(process.argv.end(), told.arguments.begin(), told.arguments.end());
     process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
-    steps.push_back({what, std::move(process)});
+    steps.push_back({.what = what, .process = std::move(process), .obstacle = obstacle_of(told)});
   };
   if (facts.has_requirements) {
     install("install requirements.txt", {"-r", "requirements.txt"});

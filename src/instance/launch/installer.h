@@ -3,8 +3,8 @@
 // them, how it is called, and what a user can do when it fails. Pure; session.cc runs the steps.
 //
 // uv is the quicker one. pip is what the training toolkit calls: it installs where uv is not there,
-// and where one of its own variables (PIP_INDEX_URL, PIP_CONSTRAINT, ...) says what or from where,
-// which uv would not hear.
+// and where one of its own variables (PIP_INDEX_URL, PIP_CONSTRAINT, ...) or a configuration file
+// of its own says what or from where. Where pip is not there, uv is told the same (pip_settings.h).
 #pragma once
 
 #include <string>

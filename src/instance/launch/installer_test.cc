@@ -7,6 +7,7 @@
 namespace trainyard::instance {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -36,12 +37,40 @@ TEST(SetupSteps, TakePipWhereItsVariablesSayWhatToInstall) {
               ElementsAre("/env/bin/python", "-m", "pip", "install", "-r", "requirements.txt"));
 }
 
-TEST(SetupSteps, TakeTheOnlyInstallerThatIsThere) {
+TEST(SetupSteps, TakePipWhereItsFileSaysWhatToInstall) {
   CodeFacts facts = kBoth;
-  facts.has_pip = false;
-  EXPECT_EQ(step(facts, {{"PIP_NO_INDEX", "1"}}).process.argv.front(), "/env/bin/uv");
+  facts.pip_settings = {{"PIP_INDEX_URL", "https://packages.example"}};
+  EXPECT_EQ(step(facts, {}).process.argv.front(), "/env/bin/python");
+  facts.pip_settings = {{"PIP_CERT", "/ca.pem"}};
+  EXPECT_EQ(step(facts, {}).process.argv.front(), "/env/bin/uv");
+}
+
+TEST(SetupSteps, TakeTheOnlyInstallerThatIsThere) {
   EXPECT_EQ(step({.has_setup_py = true}, {}).process.argv,
             (std::vector<std::string>{"/env/bin/python", "-m", "pip", "install", "."}));
+  EXPECT_EQ(step({.has_setup_py = true, .has_uv = true}, {}).process.argv.front(), "/env/bin/uv");
+}
+
+TEST(SetupSteps, TellUvWhatPipWasToldWhereOnlyUvIsThere) {
+  const CodeFacts only_uv = {.has_requirements = true,
+                             .has_uv = true,
+                             .pip_settings = {{"PIP_CONSTRAINT", "/etc/versions.txt"}}};
+  const Process process = step(only_uv, {{"PIP_INDEX_URL", "https://packages.example"}}).process;
+  EXPECT_THAT(process.argv,
+              ElementsAre("/env/bin/uv", "pip", "install", "--python", "/env/bin/python",
+                          "--constraint=/etc/versions.txt", "-r", "requirements.txt"));
+  EXPECT_EQ(process.environment.at("UV_DEFAULT_INDEX"), "https://packages.example");
+  EXPECT_EQ(step(only_uv, {{"PIP_INDEX_URL", "https://pip.example"},
+                           {"UV_DEFAULT_INDEX", "https://uv.example"}})
+                .process.environment.at("UV_DEFAULT_INDEX"),
+            "https://uv.example");
+}
+
+TEST(SetupSteps, AreNotTriedWhereTheInstallerWouldNotHearWhatWasSaid) {
+  EXPECT_THAT(
+      step({.has_requirements = true, .has_uv = true}, {{"PIP_CONFIG_FILE", "/pip.conf"}}).obstacle,
+      AllOf(HasSubstr("PIP_CONFIG_FILE"), HasSubstr("ensurepip")));
+  EXPECT_EQ(step(kBoth, {{"PIP_CONFIG_FILE", "/pip.conf"}}).obstacle, "");
 }
 
 TEST(SetupSteps, LetUvTrustWhomPipTrusts) {

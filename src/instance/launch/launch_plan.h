@@ -38,8 +38,9 @@ Result<LaunchForm> launch_form(const wire::Assignment& assignment);
 struct CodeFacts {
   bool has_requirements = false;
   bool has_setup_py = false;
-  bool has_uv = false;   // <python environment>/bin/uv
-  bool has_pip = false;  // <python environment>/bin/pip
+  bool has_uv = false;          // <python environment>/bin/uv
+  bool has_pip = false;         // <python environment>/bin/pip
+  Variables pip_settings = {};  // of the configuration files that pip would read (pip_settings.h)
 };
 
 struct Process {
@@ -61,6 +62,7 @@ struct NeededProgram {
 struct SetupStep {
   std::string what;  // "install requirements.txt"
   Process process;
+  std::string obstacle = {};  // why it must not even be tried; empty: nothing is in its way
 };
 
 struct LaunchPlan {

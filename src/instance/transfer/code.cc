@@ -8,6 +8,7 @@
 #include "formats/archive.h"
 #include "instance/faults.h"
 #include "instance/launch/contract.h"
+#include "instance/launch/pip_settings.h"
 
 namespace trainyard::instance {
 namespace {
@@ -89,6 +90,16 @@ Result<void> check_program(const LaunchForm& form, const Path& code) {
   return {};
 }
 
+// The environment's comes before the machine's, as with pip. A user's is not in the container.
+Variables pip_settings_of(const Path& python_environment) {
+  Variables settings;
+  for (const Path& file :
+       {python_environment / "pip.conf", Path("/etc/pip.conf"), Path("/etc/xdg/pip/pip.conf")}) {
+    settings.merge(settings_of_pip_file(read_file(file).value_or("")));
+  }
+  return settings;
+}
+
 }  // namespace
 
 Result<CodeFacts> fetch_code(const wire::Assignment& assignment, const LaunchForm& form,
@@ -112,7 +123,8 @@ Result<CodeFacts> fetch_code(const wire::Assignment& assignment, const LaunchFor
   return CodeFacts{.has_requirements = fs::is_regular_file(code / "requirements.txt", failed),
                    .has_setup_py = fs::is_regular_file(code / "setup.py", failed),
                    .has_uv = has_environment && fs::exists(programs / "uv", failed),
-                   .has_pip = has_environment && fs::exists(programs / "pip", failed)};
+                   .has_pip = has_environment && fs::exists(programs / "pip", failed),
+                   .pip_settings = pip_settings_of(assignment.python_environment)};
 }
 
 }  // namespace trainyard::instance
