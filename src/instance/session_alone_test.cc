@@ -29,6 +29,9 @@ TEST_F(SessionTest, EndsAtOnceAndWellWhenItsJobHasFinishedBeforeItCame) {
   EXPECT_THAT(server_->reports(), IsEmpty());
 }
 
+// They wait until a server counts as away: seconds, so that these are integration tests.
+class SessionAloneTest : public SessionTest {};
+
 int times_in(std::string_view text, std::string_view part) {
   int times = 0;
   for (std::size_t at = text.find(part); at != std::string_view::npos;
@@ -46,10 +49,11 @@ std::string hang(const std::string& daemon) {
          "echo up; while :; do sleep 0.05; done\n";
 }
 
-TEST_F(SessionTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
+TEST_F(SessionAloneTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
   source({{"train.sh", hang("86393.25")}});
   request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
-  orphan_limit_ = Duration(1000);
+  // In which a busy machine hears of its server, while there is one.
+  orphan_limit_ = wire::kSilence;
   launch();
   ASSERT_TRUE(wait_for_line("up"));
   server_->be_away(true);
@@ -64,7 +68,7 @@ TEST_F(SessionTest, EndsAProgramWhoseTimeIsOverAndLeavesWhenNoServerComesBack) {
   EXPECT_FALSE(sleeps_somewhere("86393.25"));
 }
 
-TEST_F(SessionTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatComesBack) {
+TEST_F(SessionAloneTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatComesBack) {
   source({{"train.sh", hang("86392.25")}});
   request_["StoppingCondition"] = {{"MaxRuntimeInSeconds", 1}};
   launch();
