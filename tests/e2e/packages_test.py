@@ -48,14 +48,22 @@ def leaves_nothing(jobs, job, prefix):
     return not seen.startswith("of the job") and seen.endswith("greeting None")
 
 
-@pytest.mark.both_ways
-@pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_requirements_of_the_source_are_there_on_every_instance_and_gone_with_the_job(jobs, installer):
+def bring_packages(jobs, installer):
     job = jobs.run("requirements", files=sources(REQUIREMENTS[installer]), instances=2, seconds=120,
                    Environment=SETTINGS[installer])
     seen, prefix = found(jobs, job)
     assert seen == ["of the job greeting good morning"] * 2
     assert leaves_nothing(jobs, job, prefix)
+
+
+@pytest.mark.both_ways
+def test_requirements_of_the_source_are_there_on_every_instance_and_gone_with_the_job(jobs):
+    bring_packages(jobs, "uv")
+
+
+@pytest.mark.both_ways_slow
+def test_requirements_that_pip_must_install_are_there_and_gone_as_well(jobs):
+    bring_packages(jobs, "pip")
 
 
 INSTALLS = """
@@ -68,7 +76,7 @@ subprocess.run([sys.executable, "/opt/ml/input/data/programs/looks.py"], check=T
 """
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways_slow
 def test_pip_of_a_program_with_its_own_command_installs_and_replaces(jobs):
     for name, content in (GREETING, TQDM):
         jobs.s3.put_object(Bucket=jobs.bucket, Key=f"wheels/{name}", Body=content)

@@ -94,7 +94,8 @@ def time_out(process):
 
 @pytest.mark.root
 @pytest.mark.parametrize("when, tell, code", [
-    (r"(?s)  environment: .*  tokenizer: .*  first step: .*    step +1 of 100000  loss ", ctrl_c, 130),
+    pytest.param(r"(?s)  environment: .*  tokenizer: .*  first step: .*    step +1 of 100000  loss ", ctrl_c, 130,
+                 marks=pytest.mark.slow),
     ("created quickstart-", time_out, 143)], ids=["ctrl-c", "timeout"])
 def test_one_signal_stops_the_job_and_the_server_that_came_with_it(begin, when, tell, code):
     run = begin()

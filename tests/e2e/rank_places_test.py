@@ -173,7 +173,7 @@ def test_instances_without_the_folder_go_by_tcp(jobs):
     assert said == [{"rank": rank, "transports": "tcp", "left": []} for rank in range(2)]
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways_slow
 def test_a_failed_job_leaves_its_last_operations_with_its_output(jobs):
     name = jobs.create("fails", FAILS, instances=2, torchrun=True)
     assert jobs.wait(name, PATIENCE)["TrainingJobStatus"] == "Failed"
@@ -187,7 +187,7 @@ def test_a_failed_job_leaves_its_last_operations_with_its_output(jobs):
     assert any(record in line for line in jobs.lines(name, "algo-1"))
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways_slow
 def test_progress_is_readable_from_outside_while_a_job_runs(jobs):
     name, machines = running(jobs, "watched", REDUCES_ON)
 
@@ -204,7 +204,7 @@ def test_progress_is_readable_from_outside_while_a_job_runs(jobs):
     finish(jobs, name, machines)
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways_slow
 def test_a_new_attempt_finds_nothing_of_the_one_before_where_ranks_meet(jobs):
     name, machines = running(jobs, "again", LEAVES)
     folder = machines[0].gang / "meeting"
@@ -220,7 +220,7 @@ def test_a_new_attempt_finds_nothing_of_the_one_before_where_ranks_meet(jobs):
     wait_for(lambda: not folder.exists(), 30, "the end of the folder with its job")
 
 
-@pytest.mark.both_ways
+@pytest.mark.both_ways_slow
 def test_another_job_neither_sees_nor_opens_the_place_where_ranks_meet(jobs):
     name, machines = running(jobs, "meets", LISTENS)
     folder = machines[0].gang / "meeting/1"

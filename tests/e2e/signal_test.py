@@ -60,7 +60,7 @@ def test_every_rank_on_every_instance_gets_each_signal_once(jobs, server, launch
 
 # The library installs its own handler when a rank makes a group.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("launcher", [TORCHRUN, MPI], ids=["torchrun", "mpi"])
+@pytest.mark.parametrize("launcher", [TORCHRUN, pytest.param(MPI, marks=pytest.mark.slow)], ids=["torchrun", "mpi"])
 def test_usr2_makes_every_rank_write_its_flight_record(jobs, server, launcher):
     script = '''
 import glob, os, time
