@@ -76,6 +76,11 @@ def test_what_sums_lost_is_dropped_aloud_when_the_world_has_another_size(world):
         assert ["of 4 ranks" in text and "2 now" in text for text in line["said"]] == [True], line
 
 
+def test_a_state_that_was_saved_without_what_sums_lost_is_loaded(world):
+    for line in world.of("without sums"):
+        assert line["same"] and line["owned"] == 0 and line["said"] == 1, line  # what "resized" said
+
+
 def test_what_was_not_sent_stays_where_it_is(world):
     for line in world.of("kept in place"):
         first, *later = line["places"]

@@ -148,9 +148,10 @@ class Int8State(_State):
 
     def load_state_dict(self, state):
         super().load_state_dict(state)
-        world, own = state["world"], dist.get_world_size(self.group)
+        own = dist.get_world_size(self.group)
+        world, owned = state.get("world", own), state.get("owned", {})  # earlier states have neither
         self._owned = {}
-        self._saved = {k: t.clone() for k, t in state["owned"].items()} if world == own else {}
+        self._saved = {k: t.clone() for k, t in owned.items()} if world == own else {}
         if world != own:
             _log.warning("int8: the state is of %d ranks, and there are %d now: what each rank had lost in "
                          "rounding its part of the sums is dropped, for parts are others", world, own)

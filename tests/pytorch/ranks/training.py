@@ -122,6 +122,10 @@ def resized(group):
     state.load_state_dict(saved | {"world": SIZE + 2})
     tell("resized", same=same, said=[record.getMessage() for record in said.buffer],
          owned=len(state.state_dict()["owned"]))
+    state.load_state_dict({"kept": saved["kept"]})  # as they were before sums were part of them
+    after = state.state_dict()
+    tell("without sums", said=len(said.buffer), owned=len(after["owned"]), same=all(
+        torch.equal(after["kept"][name], tensor) for name, tensor in saved["kept"].items()) and len(saved["kept"]) > 0)
 
 
 def tensors_over_a_mesh(group):
