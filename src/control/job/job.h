@@ -158,7 +158,8 @@ struct InstanceFacts {
   std::optional<WallTime> heard = {};  // when it last reported something new
   bool is_flushing = false;  // its processes have ended, their checkpoints are on the way to S3
   // Where its log stream ends when it holds the lines of what is acknowledged and no others;
-  // unknown until the first of them. What is behind is repeated, should the instance send it again.
+  // unknown until the first of them is to be added. What is behind is repeated, should the instance
+  // send it again.
   std::optional<std::uint64_t> log_end = {};
   // These three are not stored: a restarted server starts from what it sees.
   std::string unstored = {};  // why the server could not keep its last reports; empty: it could

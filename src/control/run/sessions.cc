@@ -299,11 +299,21 @@ std::size_t Sessions::count_repeated(const std::string& stream, std::uint64_t be
   return is_same ? most : 0;
 }
 
+// Stored before the first lines are added: what stands behind this end after we have died is known
+// for theirs. False when the attempt is over.
+Result<bool> Sessions::note_log_end(Batch& batch) {
+  if (batch.facts.log_end) {
+    return true;
+  }
+  Batch noted = batch;
+  noted.facts.log_end = log_end_of(batch.log_stream);
+  YARD_TRY(const bool is_current, store_facts(noted, {}));
+  batch = std::move(noted);
+  return is_current;
+}
+
 // The lines first: if we die before the facts are stored, they come again, but none is missing.
 Result<void> Sessions::store_lines(Batch& batch, std::span<const LogEvent> events) {
-  if (events.empty()) {
-    return {};
-  }
   const std::uint64_t begin = batch.facts.log_end.value_or(0);
   const std::size_t repeated = count_repeated(batch.log_stream, begin, events);
   YARD_TRY(logs_.append(kTrainingLogGroup, batch.log_stream, events.subspan(repeated)));
@@ -326,6 +336,20 @@ Result<bool> Sessions::store_facts(const Batch& batch,
   });
 }
 
+// False when the attempt is over. `before` learns what is stored even if the rest cannot be.
+Result<bool> Sessions::store(Batch& before, Batch& batch, std::span<const LogEvent> events,
+                             const std::vector<wire::MetricPoint>& points) {
+  if (!events.empty()) {
+    YARD_TRY(const bool is_current, note_log_end(before));
+    if (!is_current) {
+      return false;
+    }
+    batch.facts.log_end = before.facts.log_end;
+    YARD_TRY(store_lines(batch, events));
+  }
+  return store_facts(batch, points);
+}
+
 // What it said has to come again. That it speaks has been heard.
 Error Sessions::refuse(const std::string& token_hash, Batch batch, const Now& received, Error why) {
   end_batch(token_hash, batch);
@@ -345,10 +369,8 @@ Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
   if (before.is_old) {
     return json{{"acknowledged", highest(reports)}};
   }
-  if (!before.facts.log_end) {
-    // Streams begin with the first attempt.
-    const bool is_first = before.key.epoch == 1 && before.acknowledged == 0;
-    before.facts.log_end = is_first ? 0 : log_end_of(before.log_stream);
+  if (before.key.epoch == 1 && before.acknowledged == 0) {
+    before.facts.log_end = 0;  // streams begin with the first attempt
   }
   Batch batch = before;
   std::vector<LogEvent> events;
@@ -368,8 +390,7 @@ Result<json> Sessions::reports(const InstanceCaller& caller, const json& body) {
   }
   if (batch.acknowledged != before.acknowledged) {
     batch.facts.heard = received.wall;
-    const Result<void> logged = store_lines(batch, events);
-    const Result<bool> stored = logged ? store_facts(batch, points) : logged.error();
+    const Result<bool> stored = store(before, batch, events, points);
     if (!stored) {
       return refuse(hash, std::move(before), received, stored.error().in("storing reports"));
     }

@@ -4,8 +4,9 @@
 // opens and closes sessions and hands in commands; facts go on as News. What an instance is told is
 // acknowledged is stored: its lines in the log, its facts in the database. Lines that come again,
 // because the facts beside them were refused or the server has died in between, are known by where
-// and what they are, and stand once. What is said in the name of an older attempt is heard by
-// nobody: the instance is told to begin anew.
+// and what they are, and stand once: where the log ended is stored before anything is added to it.
+// What is said in the name of an older attempt is heard by nobody: the instance is told to begin
+// anew.
 #pragma once
 
 #include <cstdint>
@@ -113,7 +114,10 @@ class Sessions {
   std::uint64_t log_end_of(const std::string& stream);
   std::size_t count_repeated(const std::string& stream, std::uint64_t begin,
                              std::span<const LogEvent> events);
+  Result<bool> note_log_end(Batch& batch);
   Result<void> store_lines(Batch& batch, std::span<const LogEvent> events);
+  Result<bool> store(Batch& before, Batch& batch, std::span<const LogEvent> events,
+                     const std::vector<wire::MetricPoint>& points);
   Result<bool> store_facts(const Batch& batch, const std::vector<wire::MetricPoint>& points);
 
   Database& database_;

@@ -201,5 +201,42 @@ TEST_F(SessionsTest, KeepsTheLinesOfAFurtherAttempt) {
   EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 1", "line 2", "line 3"));
 }
 
+TEST_F(SessionsTest, KeepsTheFirstLinesOfAFurtherAttemptOnceOverADeath) {
+  ASSERT_TRUE(say(1, {"line 1"}));
+  begin_attempt(2);
+  for (int deaths = 0; deaths < 2; ++deaths) {
+    fill_disk();
+    EXPECT_FALSE(send({1}));
+    restart(2);
+  }
+  ASSERT_TRUE(send({1, 2}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 1", "line 2"));
+}
+
+TEST_F(SessionsTest, KeepsTheFirstLinesOfAFurtherAttemptOnceWhenTheirFactsAreRefused) {
+  ASSERT_TRUE(say(1, {"line 1"}));
+  begin_attempt(2);
+  fill_disk();
+  EXPECT_FALSE(send({1}));
+  make_room();
+  ASSERT_TRUE(send({1, 2}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 1", "line 2"));
+}
+
+// As servers have left it that did not say where the log ends.
+TEST_F(SessionsTest, KeepsLinesOnceOfAnInstanceWhoseEndOfTheLogIsUnknown) {
+  ASSERT_TRUE(say(1, {"line 1"}));
+  ASSERT_TRUE(database_->write([](Connection& connection) {
+    return save_facts(connection, {.job = "demo", .epoch = 1, .host = "algo-1"}, {.host = "algo-1"},
+                      1);
+  }));
+  restart();
+  fill_disk();
+  EXPECT_FALSE(send({2}));
+  restart();
+  ASSERT_TRUE(send({2, 3}));
+  EXPECT_THAT(lines(), ElementsAre("line 1", "line 2", "line 3"));
+}
+
 }  // namespace
 }  // namespace trainyard::control
