@@ -46,10 +46,10 @@ int status_of(Code code) {
   return 500;
 }
 
-http::Response response_of(const Result<json>& answered) {
+http::Response response_of(const Result<json>& answered, int version) {
   http::Response response;
   response.headers.set("Content-Type", "application/json");
-  response.headers.set(wire::kProtocolHeader, std::to_string(wire::kProtocolVersion));
+  response.headers.set(wire::kProtocolHeader, std::to_string(version));
   if (answered) {
     response.body = dump_json(*answered);
     return response;
@@ -145,13 +145,14 @@ Result<Body> skim_body(http::Exchange& exchange) {
 }  // namespace
 
 // Before its proof was looked at, which covers the body.
-Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request) {
-  if (request.headers.get(wire::kProtocolHeader) == std::to_string(wire::kBearerVersion)) {
+Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request, int version) {
+  if (version == wire::kBearerVersion) {
     YARD_TRY(std::string token, bearer_token(request));
-    return Asker{.caller = {.token = std::move(token)}};
+    return Asker{.version = version, .caller = {.token = std::move(token)}};
   }
   YARD_TRY(const wire::Claim claim, wire::claim_from_header(request.headers.get("Authorization")));
-  Asker asker{.caller = {.token = control_.instance_token(claim.id)}, .claim = claim};
+  Asker asker{
+      .version = version, .caller = {.token = control_.instance_token(claim.id)}, .claim = claim};
   YARD_TRY(wire::Speaker speaker, wire::speaker_of(asker.caller.token));
   asker.key = std::move(speaker.key);
   return asker;
@@ -165,12 +166,18 @@ Result<void> InstanceFace::check_proof(const Asker& asker, const http::Request& 
                                                 {.method = request.method,
                                                  .target = target,
                                                  .epoch = request.headers.get(wire::kEpochHeader),
-                                                 .body_hash = body_hash});
-  if (!equal_in_constant_time(proof, asker.claim.proof)) {
-    return Error{Code::kDenied, "the request does not prove that its sender has the token",
-                 "token"};
+                                                 .body_hash = body_hash,
+                                                 .version = asker.version});
+  if (equal_in_constant_time(proof, asker.claim.proof)) {
+    return {};
   }
-  return {};
+  std::string told = "the request does not prove that its sender has the token";
+  if (asker.version != wire::kProtocolVersion) {
+    told += "; it is of protocol version " + std::to_string(asker.version) + ", this side of " +
+            std::to_string(wire::kProtocolVersion) +
+            ", which has another key than the first builds of version 2";
+  }
+  return Error{Code::kDenied, std::move(told), "token"};
 }
 
 Result<void> InstanceFace::is_wanted(const Asker& asker) {
@@ -188,23 +195,25 @@ Result<void> InstanceFace::admit(const Asker& asker, const Result<void>& wanted)
 http::Response InstanceFace::proven(const Asker& asker, http::Response response) const {
   if (!asker.key.empty()) {
     response.headers.set(wire::kRunHeader, run_);
-    response.headers.set(
-        wire::kProofHeader,
-        wire::prove_answer(asker.key, asker.claim.proof,
-                           {.status = response.status, .run = run_, .body = response.body}));
+    response.headers.set(wire::kProofHeader, wire::prove_answer(asker.key, asker.claim.proof,
+                                                                {.status = response.status,
+                                                                 .run = run_,
+                                                                 .body = response.body,
+                                                                 .version = asker.version}));
   }
   return response;
 }
 
 void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route& route) {
   const http::Request& request = exchange->request();
-  const auto refuse = [&](const Error& error) { exchange->respond(response_of(error)); };
-  if (auto speaks =
-          wire::check_protocol(request.headers.get(wire::kProtocolHeader), wire::Peer::kInstance);
-      !speaks) {
+  const Result<int> speaks =
+      wire::check_protocol(request.headers.get(wire::kProtocolHeader), wire::Peer::kInstance);
+  const int version = speaks ? *speaks : wire::kProtocolVersion;
+  const auto refuse = [&](const Error& error) { exchange->respond(response_of(error, version)); };
+  if (!speaks) {
     return refuse(speaks.error());
   }
-  Result<Asker> asker = asker_of(request);
+  Result<Asker> asker = asker_of(request, version);
   if (!asker) {
     return refuse(asker.error());
   }
@@ -225,7 +234,7 @@ void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route&
       return refuse(proof.error());
     }
     if (const Result<void> admitted = admit(*asker, wanted); !admitted) {
-      http::Response response = response_of(admitted.error());
+      http::Response response = response_of(admitted.error(), version);
       // Of one that is denied, too, the words prove themselves.
       response.status = admitted.error().code == Code::kConflict ? 401 : response.status;
       return exchange->respond(proven(*asker, std::move(response)));
@@ -233,7 +242,7 @@ void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route&
   }
   const Result<std::optional<int>> epoch = epoch_of(request);
   if (!epoch) {
-    return exchange->respond(proven(*asker, response_of(epoch.error())));
+    return exchange->respond(proven(*asker, response_of(epoch.error(), version)));
   }
   asker->caller.epoch = *epoch;
   call(std::move(exchange), route, *asker, body->text);
@@ -255,20 +264,20 @@ void InstanceFace::call(std::unique_ptr<http::Exchange> exchange, const Route& r
   } else if (request.method == "POST" && route.operation == "reports") {
     answered = take_reports(control_, asker.caller, body);
   }
-  exchange->respond(proven(asker, response_of(answered)));
+  exchange->respond(proven(asker, response_of(answered, asker.version)));
 }
 
 void InstanceFace::poll_commands(const std::shared_ptr<http::Exchange>& exchange,
                                  const Asker& asker) {
   const Result<std::int64_t> after = after_of(exchange->request());
   if (!after) {
-    return exchange->respond(proven(asker, response_of(after.error())));
+    return exchange->respond(proven(asker, response_of(after.error(), asker.version)));
   }
   // The exchange is shared with the poll in flight; a std::function must be copyable.
   control_.commands(asker.caller, *after, wire::kLongPoll,
                     [this, exchange, asker](Result<json> answered) {
                       answers_.post([this, exchange, asker, answered = std::move(answered)] {
-                        exchange->respond(proven(asker, response_of(answered)));
+                        exchange->respond(proven(asker, response_of(answered, asker.version)));
                       });
                     });
 }

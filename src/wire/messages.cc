@@ -374,14 +374,12 @@ Result<Command> command_from_json(const json& value) {
   return in.finish(std::move(out));
 }
 
-Result<void> check_protocol(std::string_view header, Peer peer, int ours) {
-  const Result<std::int64_t> theirs = parse_int(header);
-  const auto is_served = [](std::int64_t instance, std::int64_t server) {
-    const std::int64_t before = server - 1 == kAmbiguousVersion ? server - 2 : server - 1;
-    return instance >= 1 && (instance == server || instance == before);
-  };
-  if (theirs && (peer == Peer::kInstance ? is_served(*theirs, ours) : is_served(ours, *theirs))) {
-    return {};
+Result<int> check_protocol(std::string_view header, Peer peer, int ours) {
+  const std::int64_t theirs = parse_int(header).value_or(0);
+  const std::int64_t instance = peer == Peer::kInstance ? theirs : ours;
+  const std::int64_t server = peer == Peer::kInstance ? ours : theirs;
+  if (instance >= 1 && instance <= server && server - instance <= kVersionsBefore) {
+    return static_cast<int>(instance);
   }
   const std::string who = peer == Peer::kInstance ? "instance" : "server";
   const std::string said = header.empty() ? "none" : "\"" + to_valid_utf8(header) + "\"";
@@ -389,7 +387,7 @@ Result<void> check_protocol(std::string_view header, Peer peer, int ours) {
                "the " + who + " speaks protocol version " + said + ", this side version " +
                    std::to_string(ours) +
                    "; a server serves instances of its own version and of "
-                   "the one before",
+                   "the two before",
                "protocol"};
 }
 

@@ -26,12 +26,13 @@
 
 namespace trainyard::wire {
 
-// A server serves instances of its own version and of the one before; anything else is refused on
-// both sides with both versions named. Sent as the header Yard-Protocol.
-// Version 1 sent the token itself and proved no answer. Version 2 counts for none: its programs
-// prove by one of two keys, and nothing that they say tells which.
+// A server serves instances of its own version and of the two before, and answers each in its
+// version; anything else is refused on both sides with both versions named. Sent as the header
+// Yard-Protocol.
+// Version 1 sent the token itself and proved no answer. Version 2 is version 3, but for its first
+// builds: these made their proofs with another key, and are refused.
 inline constexpr int kProtocolVersion = 3;
-inline constexpr int kAmbiguousVersion = 2;
+inline constexpr int kVersionsBefore = 2;
 inline constexpr int kBearerVersion = 1;
 inline constexpr std::string_view kProtocolHeader = "Yard-Protocol";
 // The attempt that a call of an instance belongs to; on every call but that for the assignment. A
@@ -190,9 +191,9 @@ Result<Command> command_from_json(const nlohmann::json& json);
 // Who sent the kProtocolHeader that is being checked.
 enum class Peer { kInstance, kServer };
 
-// Whether the two sides can talk, by the rule at kProtocolVersion. `header` is the header's value,
-// empty when it was absent. Otherwise kInvalidArgument, subject "protocol", with both versions
-// named.
-Result<void> check_protocol(std::string_view header, Peer peer, int ours = kProtocolVersion);
+// The version that the two sides talk in, which is the instance's, by the rule at
+// kProtocolVersion. `header` is the header's value, empty when it was absent. Otherwise
+// kInvalidArgument, subject "protocol", with both versions named.
+Result<int> check_protocol(std::string_view header, Peer peer, int ours = kProtocolVersion);
 
 }  // namespace trainyard::wire

@@ -285,32 +285,29 @@ TEST(Messages, CanBeWrittenWhateverBytesAJobPrinted) {
   EXPECT_THAT(got->lines.at(0).text, testing::StartsWith("a"));
 }
 
-TEST(CheckProtocol, ServesTheSameVersionAndTheOneBefore) {
+TEST(CheckProtocol, ServesTheSameVersionAndTheTwoBefore) {
   EXPECT_TRUE(check_protocol("4", Peer::kInstance, 4).has_value());
   EXPECT_TRUE(check_protocol("3", Peer::kInstance, 4).has_value());
-  EXPECT_FALSE(check_protocol("2", Peer::kInstance, 4).has_value());
+  EXPECT_TRUE(check_protocol("2", Peer::kInstance, 4).has_value());
+  EXPECT_FALSE(check_protocol("1", Peer::kInstance, 4).has_value());
   EXPECT_FALSE(check_protocol("5", Peer::kInstance, 4).has_value());
 }
 
-// Of version 2 there are two kinds, which differ in the key of their proofs.
-TEST(CheckProtocol, ServesNobodyOfVersion2) {
-  EXPECT_FALSE(check_protocol("2", Peer::kInstance, 3).has_value());
-  EXPECT_TRUE(check_protocol("1", Peer::kInstance, 3).has_value());
-  EXPECT_FALSE(check_protocol("1", Peer::kInstance, 4).has_value());
-  EXPECT_FALSE(check_protocol("2", Peer::kServer, 3).has_value());
-  EXPECT_TRUE(check_protocol("3", Peer::kServer, 3).has_value());
-  EXPECT_THAT(check_protocol("2", Peer::kInstance).error().message,
-              testing::AllOf(HasSubstr("version \"2\""), HasSubstr("version 3")));
+TEST(CheckProtocol, SettlesOnTheVersionOfTheInstance) {
+  EXPECT_EQ(*check_protocol("2", Peer::kInstance, 3), 2);
+  EXPECT_EQ(*check_protocol("1", Peer::kInstance, 3), 1);
+  EXPECT_EQ(*check_protocol("4", Peer::kServer, 3), 3);
 }
 
-TEST(CheckProtocol, AcceptsAServerThatIsOneAhead) {
+TEST(CheckProtocol, AcceptsAServerThatIsTwoAhead) {
   EXPECT_TRUE(check_protocol("4", Peer::kServer, 4).has_value());
-  EXPECT_TRUE(check_protocol("5", Peer::kServer, 4).has_value());
+  EXPECT_TRUE(check_protocol("6", Peer::kServer, 4).has_value());
+  EXPECT_FALSE(check_protocol("7", Peer::kServer, 4).has_value());
   EXPECT_FALSE(check_protocol("3", Peer::kServer, 4).has_value());
 }
 
 TEST(CheckProtocol, NamesBothVersions) {
-  const Result<void> refused = check_protocol("9", Peer::kInstance, 4);
+  const Result<int> refused = check_protocol("9", Peer::kInstance, 4);
   EXPECT_EQ(refused.error().subject, "protocol");
   EXPECT_THAT(refused.error().message, HasSubstr("\"9\""));
   EXPECT_THAT(refused.error().message, HasSubstr("version 4"));

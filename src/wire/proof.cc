@@ -7,7 +7,6 @@
 #include "base/encoding.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "wire/messages.h"
 
 namespace trainyard::wire {
 namespace {
@@ -19,10 +18,6 @@ constexpr std::size_t kProofDigits = 64;
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
-
-std::string version() {
-  return std::to_string(kProtocolVersion);
 }
 
 // No part can hold a line end: methods, targets and headers come from heads of HTTP, the rest is
@@ -82,16 +77,16 @@ Result<Claim> claim_from_header(std::string_view header) {
 }
 
 std::string prove_request(std::string_view key, const Claim& claim, const Asked& asked) {
-  return proof(key, {"yard-request", version(), claim.id, claim.run, std::to_string(claim.number),
-                     std::string(asked.method), std::string(asked.target), std::string(asked.epoch),
-                     asked.body_hash});
+  return proof(key, {"yard-request", std::to_string(asked.version), claim.id, claim.run,
+                     std::to_string(claim.number), std::string(asked.method),
+                     std::string(asked.target), std::string(asked.epoch), asked.body_hash});
 }
 
 std::string prove_answer(std::string_view key, std::string_view request_proof,
                          const Answered& answered) {
-  return proof(key,
-               {"yard-answer", version(), std::string(request_proof), std::string(answered.run),
-                std::to_string(answered.status), sha256_hex(answered.body)});
+  return proof(
+      key, {"yard-answer", std::to_string(answered.version), std::string(request_proof),
+            std::string(answered.run), std::to_string(answered.status), sha256_hex(answered.body)});
 }
 
 }  // namespace trainyard::wire

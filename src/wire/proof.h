@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "wire/messages.h"
 
 namespace trainyard::wire {
 
@@ -56,9 +57,10 @@ Result<Claim> claim_from_header(std::string_view header);
 // What a request's proof covers besides its claim.
 struct Asked {
   std::string_view method;
-  std::string_view target;  // path and query, as on the wire
-  std::string_view epoch;   // kEpochHeader's value; empty without one
-  std::string body_hash;    // sha256_hex() of the body
+  std::string_view target;         // path and query, as on the wire
+  std::string_view epoch;          // kEpochHeader's value; empty without one
+  std::string body_hash;           // sha256_hex() of the body
+  int version = kProtocolVersion;  // kProtocolHeader's value
 };
 std::string prove_request(std::string_view key, const Claim& claim, const Asked& asked);
 
@@ -66,6 +68,7 @@ struct Answered {
   int status = 200;
   std::string_view run;
   std::string_view body;
+  int version = kProtocolVersion;  // the request's
 };
 // `request_proof` as prove_request() gave it.
 std::string prove_answer(std::string_view key, std::string_view request_proof,

@@ -70,6 +70,17 @@ TEST(Proof, IsTheDocumentedOne) {
                 key, "yard-answer\n3\n" + request + "\n" + kRun + "\n200\n" + sha256_hex("{}"))));
 }
 
+TEST(Proof, IsOfTheVersionThatTheTwoTalkIn) {
+  const std::string key = speaker_of(kToken)->key;
+  Asked old = asked();
+  old.version = 2;
+  EXPECT_EQ(proof_of(claim(), old),
+            to_hex(hmac_sha256(key, "yard-request\n2\n" + kId + "\n" + kRun +
+                                        "\n7\nPOST\n/yard/v1/reports\n2\n" + sha256_hex("[]"))));
+  EXPECT_EQ(prove_answer(key, "p", {.status = 200, .run = kRun, .body = "{}", .version = 2}),
+            to_hex(hmac_sha256(key, "yard-answer\n2\np\n" + kRun + "\n200\n" + sha256_hex("{}"))));
+}
+
 TEST(Proof, CoversEveryPartOfARequest) {
   std::set<std::string> proofs = {proof_of(claim(), asked())};
   const auto with_claim = [&](auto change) {
