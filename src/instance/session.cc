@@ -234,6 +234,7 @@ void Session::train() {
   exit->has_model = holds_files(ml(), "model");
   exit->has_output = holds_files(ml(), "output/data");
   exit->is_leaving = terminated_;
+  exit->is_overdue = exit->stopped && overdue_;
   if (in_.assignment.hosts.size() > 1) {
     exit->model_files = first_names(ml(), "model");
     exit->output_files = first_names(ml(), "output/data");

@@ -126,6 +126,7 @@ class Session {
   bool terminated_ = false;
   bool denied_ = false;
   bool orphaned_ = false;
+  bool overdue_ = false;  // stopped for that, unasked
   OrphanFacts alone_;
   std::optional<wire::Command> upload_;
 };

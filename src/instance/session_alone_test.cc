@@ -81,7 +81,7 @@ TEST_F(SessionAloneTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatC
   }
   server_->be_away(false);
   wait_for_end();
-  EXPECT_TRUE(exit().stopped && !exit().is_leaving);
+  EXPECT_TRUE(exit().stopped && exit().is_overdue && !exit().is_leaving);
   EXPECT_EQ(model_file("last"), "saved\n");
   EXPECT_THAT(server_->lines(), Contains(HasSubstr("stopping the program")));
 }

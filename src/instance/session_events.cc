@@ -36,6 +36,7 @@ void Session::mind_the_server() {
   log_error(told);
   in_.reporter.note(told);
   orphaned_ = step == OrphanStep::kLeave;
+  overdue_ = step == OrphanStep::kStop;
   ask_to_stop(orphaned_ ? Duration(0) : in_.assignment.stop_grace);
 }
 

@@ -299,7 +299,7 @@ TEST_F(SessionTest, StopsTheJobAndLeavesOnSigterm) {
   ASSERT_TRUE(instance_->signal(SIGTERM));
   wait_for_end(1);
   EXPECT_THAT(server_->lines(), Contains("bye"));
-  EXPECT_TRUE(exit().stopped && exit().is_leaving);
+  EXPECT_TRUE(exit().stopped && exit().is_leaving && !exit().is_overdue);
   EXPECT_FALSE(server_->has_phase(Phase::kFinished)) << "it was not told to, and has sent nothing";
 }
 

@@ -90,7 +90,8 @@ json json_of(const Exit& value) {
               {"at", millis(value.at)},
               {"has_model", value.has_model},
               {"has_output", value.has_output},
-              {"leaving", value.is_leaving}};
+              {"leaving", value.is_leaving},
+              {"overdue", value.is_overdue}};
   if (value.global_rank) {
     out["global_rank"] = *value.global_rank;
   }
@@ -212,6 +213,7 @@ static void read_members(Fields& in, Exit& out) {
   in.read_if("has_model", out.has_model);
   in.read_if("has_output", out.has_output);
   in.read_if("leaving", out.is_leaving);
+  in.read_if("overdue", out.is_overdue);
   in.read_if("model_files", out.model_files);
   in.read_if("output_files", out.output_files);
 }

@@ -102,6 +102,8 @@ struct Exit {
   bool stopped = false;   // ended because it was asked to: a victim, not a culprit
   // Asked by a signal to the supervisor, which leaves: not by the server.
   bool is_leaving = false;
+  // Stopped by its supervisor, which had no server to ask: MaxRuntimeInSeconds was over.
+  bool is_overdue = false;
   bool out_of_memory = false;
   std::string failure_file = {};             // first 1,024 characters of /opt/ml/output/failure
   std::vector<std::string> last_lines = {};  // of the failing process, at most 20

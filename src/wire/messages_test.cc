@@ -56,6 +56,7 @@ class Draw {
              .signal = number(),
              .stopped = coin(),
              .is_leaving = coin(),
+             .is_overdue = coin(),
              .out_of_memory = coin(),
              .failure_file = text(),
              .last_lines = texts(),

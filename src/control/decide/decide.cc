@@ -175,7 +175,10 @@ Actions while_running(const Situation& in) {
   if (in.job.outcome) {  // stopped while the gang was being started
     return begin_ending(in, stop_bound, Command::Kind::kStop);
   }
-  if (const auto fault = first_fault(in.facts, /*asked=*/false, in.now)) {
+  const auto fault = first_fault(in.facts, /*asked=*/false, in.now);
+  // What fails when the time is over and the peers are gone was stopped like them.
+  const auto overdue = overdue_since(in.facts);
+  if (fault && !(overdue && *overdue <= fault->began)) {
     if (may_recover(in, *fault)) {
       return begin_recovery(in, *fault);
     }

@@ -200,7 +200,8 @@ std::optional<Fault> fault_of(const InstanceFacts& instance, const Facts& facts,
   if (instance.exit && is_failure(*instance.exit) && !(lost_now && was_killed(*instance.exit))) {
     return fault_of_user(instance.exit->at, reason_of(instance, facts), instance);
   }
-  if (instance.exit && instance.exit->stopped && (!asked || instance.exit->is_leaving)) {
+  const bool was_asked = asked || (instance.exit && instance.exit->is_overdue);
+  if (instance.exit && instance.exit->stopped && (!was_asked || instance.exit->is_leaving)) {
     return fault_of_platform(instance.exit->at,
                              fmt::format("instance {} was stopped from outside", instance.host),
                              instance);
@@ -250,6 +251,16 @@ std::string reason_of(const InstanceFacts& culprit, const Facts& facts) {
     text = fmt::format("{}{}", kIntroduction, last_characters(text, room));
   }
   return clean(fmt::format("{}{}{}", head, utf8_prefix(text, room + kIntroduction.size()), tail));
+}
+
+std::optional<WallTime> overdue_since(const Facts& facts) {
+  std::optional<WallTime> first;
+  for (const InstanceFacts& instance : facts.instances) {
+    if (instance.exit && instance.exit->is_overdue) {
+      first = std::min(first.value_or(instance.exit->at), instance.exit->at);
+    }
+  }
+  return first;
 }
 
 bool is_lost(const InstanceFacts& instance, const Facts& facts, const Now& now) {

@@ -37,6 +37,10 @@ std::string launch_reason_of(const Error& error);
 // "AlgorithmError: rank 1 on algo-2 exited with code 3; last lines: ..., exit code: 3".
 std::string reason_of(const InstanceFacts& culprit, const Facts& facts);
 
+// When the first program ended that its instance had stopped for MaxRuntimeInSeconds, as no server
+// was there to do it.
+std::optional<WallTime> overdue_since(const Facts& facts);
+
 // Gone without having finished: its supervisor has ended, or it is silent.
 bool is_lost(const InstanceFacts& instance, const Facts& facts, const Now& now);
 

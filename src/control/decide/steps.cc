@@ -75,7 +75,7 @@ std::optional<Stop> stop_reason(const Situation& in) {
   const auto runtime = max_runtime(in.job);
   const auto began =
       in.job.runtime_counts_from ? in.job.runtime_counts_from : in.job.training_start;
-  if (began && in.now.wall >= *began + runtime) {
+  if ((began && in.now.wall >= *began + runtime) || overdue_since(in.facts)) {
     return Stop{
         .status = Secondary::kMaxRuntimeExceeded,
         .message = fmt::format("MaxRuntimeInSeconds ({}) is over: stopping the training job",
