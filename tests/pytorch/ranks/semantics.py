@@ -313,6 +313,27 @@ def a_receive_from_any_rank_says_whose_it_was(group, rank, size):
 
 
 @case
+def a_receive_is_asked_before_its_send_comes(group, rank, size):
+    if size == 1:
+        return []
+    key = f"asked-{size}-{is_ours(group)}-{BACKEND}"
+    received = torch.zeros(6)
+    if rank == 0:
+        work = dist.irecv(received, group=group, group_src=size - 1)
+        try:
+            work.synchronize()
+            if is_ours(group) and BACKEND != "yard":
+                assert work._source_rank() == size - 1
+        finally:
+            STORE.set(key, "1")
+            work.wait()
+    elif rank == size - 1:
+        STORE.wait([key])
+        dist.send(given(rank, 6), group=group, group_dst=0)
+    return [received]
+
+
+@case
 def sends_of_one_tag_keep_their_order(group, rank, size):
     if size == 1:
         return []

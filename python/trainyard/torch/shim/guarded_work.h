@@ -83,11 +83,23 @@ class GuardedWork final : public FutureWork {
     return true;
   }
 
-  int sourceRank() const override { return inner_->sourceRank(); }
-  void synchronize() override { inner_->synchronize(); }
+  // A receive from one rank knows it before it begins.
+  int sourceRank() const override {
+    if (header().type == c10d::OpType::RECV && !from_any_) {
+      return numbers_.front().what.root;
+    }
+    const WorkPtr inner = launched();
+    return inner != nullptr ? inner->sourceRank() : c10d::Work::sourceRank();
+  }
+  // What has not begun is on the CPU, where this does nothing.
+  void synchronize() override {
+    if (const WorkPtr inner = launched(); inner != nullptr) {
+      inner->synchronize();
+    }
+  }
   std::vector<at::Tensor> result() override {
     wait(kNoTimeout);
-    return inner_->result();
+    return launched()->result();
   }
 
   FuturePtr getFuture() override {
@@ -95,7 +107,7 @@ class GuardedWork final : public FutureWork {
       return FutureWork::getFuture();
     }
     wait_for_launch(kNoTimeout);
-    return inner_->getFuture();  // it knows the streams
+    return launched()->getFuture();  // it knows the streams
   }
 
   // For the monitor. True when there is nothing more to look at.
@@ -187,7 +199,7 @@ class GuardedWork final : public FutureWork {
     }
   }
 
-  WorkPtr launched() {
+  WorkPtr launched() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return inner_;
   }
@@ -253,7 +265,7 @@ class GuardedWork final : public FutureWork {
     is_awaited_ = true;
     wait_for_launch(timeout);
     try {
-      inner_->wait(timeout);
+      launched()->wait(timeout);
       compare_with_source();
     } catch (const std::exception& thrown) {
       const std::string why = explanation_of(*communicator_);
