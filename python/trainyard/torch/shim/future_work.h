@@ -25,7 +25,7 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 struct Header {
   int rank = 0;
   c10d::OpType type = c10d::OpType::UNKNOWN;
-  const char* title = nullptr;  // in profiles
+  const char* title = nullptr;  // in profiles; null where it has no entry of its own
   std::uint64_t sequence = 0;
   Milliseconds timeout{};
 };
@@ -85,8 +85,7 @@ class FutureWork : public c10d::Work {
     if (!limit) {
       cv_.wait(lock, [&] { return completed_; });
     } else if (!cv_.wait_for(lock, *limit, [&] { return completed_; })) {
-      fail(YARD_DEADLINE, std::string(header_.title) + " was not complete after the " +
-                              std::to_string(limit->count()) +
+      fail(YARD_DEADLINE, name() + " was not complete after the " + std::to_string(limit->count()) +
                               " ms that wait() was given; it goes on");
     }
     if (exception_) {
@@ -95,6 +94,10 @@ class FutureWork : public c10d::Work {
   }
 
  private:
+  std::string name() const {
+    return header_.title != nullptr ? header_.title : c10d::opTypeToString(header_.type);
+  }
+
   void settle(const std::exception_ptr& error) {
     if (is_settled_.exchange(true)) {
       return;
