@@ -126,11 +126,18 @@ class Guard {
       yard_comm_abort(communicator_->get(), reason.c_str());
     }
   }
-  void stop() {
+  // Leaves the group, whatever `shut_down_inner` throws.
+  void shut_down(const std::function<void()>& shut_down_inner) {
     launcher_->stop();
     monitor_.reset();
+    try {
+      shut_down_inner();
+    } catch (...) {
+      communicator_.reset();
+      throw;
+    }
+    communicator_.reset();
   }
-  void leave() { communicator_.reset(); }
   std::string flight_record() const {
     return communicator_ == nullptr ? "" : taken(yard_comm_flight_record(communicator_->get()));
   }

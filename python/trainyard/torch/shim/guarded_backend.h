@@ -205,14 +205,7 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
     if (!is_shut_down_) {
       is_shut_down_ = true;
       const WithoutGil release;  // the other backend may be of Python
-      guard_.stop();
-      try {
-        inner_->shutdown();
-      } catch (...) {
-        guard_.leave();
-        throw;
-      }
-      guard_.leave();
+      guard_.shut_down([this] { inner_->shutdown(); });
     }
   }
   std::string flight_record() const override { return guard_.flight_record(); }

@@ -123,7 +123,7 @@ class GuardedWork final : public FutureWork {
       end(fault);
       return true;
     }
-    if (!is_watched_ && inner != nullptr && is_complete(*inner)) {
+    if (!is_watched_ && inner != nullptr && is_complete(*inner, failure_)) {
       end(nullptr);
       return true;
     }
@@ -139,23 +139,6 @@ class GuardedWork final : public FutureWork {
   }
 
  private:
-  // Who waits in it.
-  static void wake(c10d::Work& inner) {
-    try {
-      inner.abort();
-    } catch (const std::exception&) {  // as c10d's own does, which most backends leave as it is
-    }
-  }
-
-  bool is_complete(c10d::Work& inner) {
-    try {
-      return inner.isCompleted();
-    } catch (const std::exception& thrown) {
-      failure_.note(thrown.what());
-      return false;
-    }
-  }
-
   static void agreed(void* context, int code, const char* message) {
     auto self = c10::intrusive_ptr<GuardedWork>::reclaim(static_cast<GuardedWork*>(context));
     if (self->receives_ != nullptr) {
@@ -177,7 +160,7 @@ class GuardedWork final : public FutureWork {
     try {
       inner = call_();
     } catch (const std::exception& thrown) {
-      refused(thrown.what());
+      tell_refusal(*communicator_, thrown.what());
       end(std::current_exception());
       return;
     }
@@ -189,13 +172,6 @@ class GuardedWork final : public FutureWork {
     cv_.notify_all();
     if (!is_one_sided()) {
       follow_inner_future();
-    }
-  }
-
-  // The others may have begun it, so that this rank's next operation would meet theirs of now.
-  void refused(const std::string& text) {
-    if (!is_of_all_ranks(text)) {
-      yard_comm_abort(communicator_->get(), without_stack(text).c_str());
     }
   }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
 #include "base.h"
 
 namespace trainyard::torch_shim {
@@ -39,6 +41,13 @@ inline std::string without_stack(const std::string& text) {
 inline bool is_of_all_ranks(const std::string& refusal) {
   return refusal.find("does not support") != std::string::npos ||
          refusal.find("does not implement") != std::string::npos;
+}
+
+// The others may have begun it, so that this rank's next operation would meet theirs of now.
+inline void tell_refusal(const Communicator& communicator, const std::string& text) {
+  if (!is_of_all_ranks(text)) {
+    yard_comm_abort(communicator.get(), without_stack(text).c_str());
+  }
 }
 
 // What the library says of a failure, once it knows; nothing when it does not.
@@ -76,5 +85,22 @@ class InnerFailure {
   std::string text_;
   Clock::time_point since_{};
 };
+
+// Who waits in it.
+inline void wake(c10d::Work& inner) {
+  try {
+    inner.abort();
+  } catch (const std::exception&) {  // as c10d's own does, which most backends leave as it is
+  }
+}
+
+inline bool is_complete(c10d::Work& inner, InnerFailure& failure) {
+  try {
+    return inner.isCompleted();
+  } catch (const std::exception& thrown) {
+    failure.note(thrown.what());
+    return false;
+  }
+}
 
 }  // namespace trainyard::torch_shim
