@@ -4,6 +4,7 @@ memory, whatever becomes of the network between them."""
 import json
 import os
 import signal
+import tempfile
 import time
 
 import pytest
@@ -41,6 +42,17 @@ def test_ranks_that_share_a_folder_share_memory_and_need_no_network(make_world, 
     cable.set("down")
     assert sums(world) == {"02" * 16}
     assert transports(world, status) == "shm"
+
+
+def test_ranks_of_different_users_share_memory(make_world, cable):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o1777)
+        world = make_world("shm2", TRAINYARD_COMM_SOCKETS=folder, TRAINYARD_COMM_STATUS="")
+        for rank, user in zip(world.ranks, (65532, 65533)):
+            assert rank.do("become", user=user).code == "OK"
+        world.create(address=f"{cable.address(0)}:29400")
+        assert os.listdir(folder) == [] and cable.listeners(0) == []
+        assert sums(world) == {"02" * 16}
 
 
 def test_ranks_of_a_machine_meet_those_of_another_by_tcp(make_world, status, folder):

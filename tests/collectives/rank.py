@@ -27,6 +27,13 @@ class Rank:
     def create(self, **options):
         self.comm = yard.Comm(self.store, options.pop("rank", self.rank), options.pop("size", self.size), **options)
 
+    def become(self, user):
+        """Another user from now on, who may not be able to read the library."""
+        yard.load()
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+
     def run(self, kind, abort_after=None, **members):
         """The first 16 bytes of the result in hexadecimal form."""
         self.abort_later(abort_after)

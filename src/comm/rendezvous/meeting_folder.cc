@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,14 +43,18 @@ bool nobody_listens(const std::string& path) {
 }  // namespace
 
 std::string usable_meeting_folder(const std::string& folder) {
+  if (folder.empty()) {
+    return {};
+  }
   struct stat status {};
-  if (folder.empty() || (::stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode))) {
+  const bool is_there = ::stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  if (is_there && ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) {
     return folder;
   }
   log_warning(fmt::format(
-      "comm: there is no folder {} to meet the ranks of other network namespaces in: those do not "
-      "share memory with this one",
-      folder));
+      "comm: {} {} to meet the ranks of other network namespaces in: those do not share memory "
+      "with this one",
+      is_there ? "this user may not use the folder" : "there is no folder", folder));
   return {};
 }
 

@@ -10,8 +10,9 @@ namespace trainyard::comm {
 
 inline constexpr const char* kMeetingSocket = "comm-";
 
-// `folder`, or nothing where it is none. A folder that is not there is shared with nobody: such a
-// rank counts as on a host of its network namespace, with a warning in the log.
+// `folder`, or nothing where it is none or this user may make no sockets in it. Such a folder is
+// shared with nobody: the rank counts as on a host of its network namespace, with a warning in the
+// log.
 std::string usable_meeting_folder(const std::string& folder);
 
 // Removes the sockets of ranks that were killed while they joined: old ones at which nobody

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "comm/rendezvous/sockets.h"
@@ -56,6 +57,36 @@ TEST_F(MeetingFolderTest, KeepsWhatIsNotOfRanks) {
   remove_abandoned_sockets(folder_.path());
   EXPECT_TRUE(is_there("another"));
   EXPECT_TRUE(is_there("comm-file"));
+}
+
+// The job's own users may differ, and the umask of each is its own.
+TEST_F(MeetingFolderTest, HasSocketsThatEveryUserMayConnectTo) {
+  const mode_t before = ::umask(077);
+  const auto listener = listen_local(path("comm-one"));
+  ::umask(before);
+  ASSERT_TRUE(listener) << listener.error().message;
+  struct stat status {};
+  ASSERT_EQ(::stat(path("comm-one").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0777U);
+}
+
+TEST_F(MeetingFolderTest, IsNotUsedByWhoMayNotWriteIt) {
+  const std::string folder = folder_.path();
+  ASSERT_EQ(::chmod(folder.c_str(), 0555), 0);
+  const bool is_root = ::geteuid() == 0;
+  constexpr uid_t kNobody = 65534;
+  if (is_root && ::seteuid(kNobody) != 0) {
+    GTEST_SKIP() << "no other user can be told here";
+  }
+  ::testing::internal::CaptureStderr();
+  const std::string used = usable_meeting_folder(folder);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+  EXPECT_EQ(used, "");
+  EXPECT_NE(said.find("this user may not use the folder " + folder), std::string::npos) << said;
 }
 
 TEST_F(MeetingFolderTest, IsUsedWhereItIsThere) {

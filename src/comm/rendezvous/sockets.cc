@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -231,9 +232,11 @@ bool SilenceWatch::is_silent(int fd, steady_clock::time_point now) {
 Result<Fd> listen_local(const std::string& name) {
   YARD_TRY(const LocalAddress local, local_address(name));
   Fd fd = stream_socket(AF_UNIX);
+  const bool is_file = name[0] != '@';
+  // Connecting to a file takes the permission to write it, which the umask has taken from others.
   if (!fd.is_open() ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&local.address), local.length) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0) {
+      (is_file && ::chmod(name.c_str(), 0777) != 0) || ::listen(fd.get(), kBacklog) != 0) {
     return errno_error("listen on the local socket " + name, errno);
   }
   return fd;
