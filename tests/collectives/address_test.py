@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import yard
+from conftest import wait_for
 
 sys.path.append(str(yard.ROOT / "python"))
 from trainyard import job  # noqa: E402
@@ -91,9 +92,31 @@ def at(cable):
     return {"address": f"{cable.address(0)}:{PORT}"}
 
 
-def test_ranks_that_know_an_address_meet_there(make_world, cable):
-    world = make_world("mixed").create(**at(cable))
-    assert PORT in cable.listeners(0) and PORT not in cable.listeners(1)
+def serves(cable, host=0):
+    return PORT in cable.listeners(host)
+
+
+def begin_first(world, cable):
+    """Rank 0 alone: it serves the store until the others have joined."""
+    world[0].begin("create", **at(cable))
+    wait_for(lambda: serves(cable), 20, "rank 0's store")
+
+
+def complete(world, cable):
+    for rank in world.without(0):
+        rank.begin("create", **at(cable))
+    for rank in world.ranks:
+        answer = rank.answer(60)
+        assert answer.code == "OK", answer.error
+
+
+def test_ranks_that_know_an_address_meet_there_and_leave_no_port_open(make_world, cable):
+    world = make_world("mixed")
+    begin_first(world, cable)
+    assert not serves(cable, 1)
+    complete(world, cable)
+    assert not serves(cable)
+    assert {answer.value for answer in world.all("free_in_child")} == {0}
     assert {answer.code for answer in world.all("run", kind="all_reduce", count=1000)} == {"OK"}
 
 
@@ -116,11 +139,16 @@ def test_what_is_wrong_is_told_to_all_although_the_store_is_that_of_a_rank_that_
         assert answer.code == "CONFLICT" and 'the world "world" has two sizes' in answer.error, answer
 
 
-def test_an_address_is_for_one_world_at_a_time(make_world, cable):
-    make_world("tcp2", "first").create(**at(cable))
-    answer = make_world("tcp2", "second")[0].do("create", **at(cable))
+def test_an_address_is_for_one_world_that_is_made_at_a_time(make_world, cable):
+    first, second = (make_world("tcp2", name) for name in ("first", "second"))
+    begin_first(first, cable)
+    answer = second[0].do("create", **at(cable))
     assert answer.code == "ALREADY_EXISTS", answer
     assert "serving the place where ranks meet" in answer.error
+    complete(first, cable)
+    second.create(**at(cable))
+    for world in (first, second):
+        assert {answer.code for answer in world.all("run", kind="all_reduce", count=1000)} == {"OK"}
 
 
 @pytest.mark.parametrize("address, says", [("10.213.7.1", "is no address"), ("10.213.7.1:0", "a port that all")])

@@ -9,14 +9,12 @@
 
 #include "comm/c/yard_comm.h"
 #include "comm/communicator.h"
-#include "comm/rendezvous/own_store.h"
 
 using trainyard::Code;
 using trainyard::Error;
 using trainyard::Result;
 
 struct yard_comm {
-  std::unique_ptr<trainyard::comm::OwnStore> store;  // where the ranks met, if they had none
   std::unique_ptr<trainyard::comm::Communicator> own;
 };
 

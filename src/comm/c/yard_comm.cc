@@ -139,12 +139,14 @@ Signature signature_of(const yard_elsewhere& from) {
 Result<yard_comm> create_by(const yard_store& store, const CommunicatorOptions& options) {
   ForeignStore foreign(store);
   YARD_TRY(auto created, Communicator::create(options, foreign));
-  return yard_comm{.store = nullptr, .own = std::move(created)};
+  return yard_comm{.own = std::move(created)};
 }
 
 // How long others may take to hear of a failure of rank 0's.
 constexpr std::chrono::milliseconds kLinger{2000};
 
+// Once the world is made nobody asks the store any more: it ends, with the port that anyone can
+// reach and the world's secret.
 Result<yard_comm> create_at(const std::string& address, const CommunicatorOptions& options) {
   YARD_TRY(const Endpoint endpoint, parse_endpoint(address));
   YARD_TRY(auto store, OwnStore::open(endpoint, options.rank == 0, options.join_timeout));
@@ -153,7 +155,7 @@ Result<yard_comm> create_at(const std::string& address, const CommunicatorOption
     store->linger(kLinger);
     return created.error();
   }
-  return yard_comm{.store = std::move(store), .own = std::move(*created)};
+  return yard_comm{.own = std::move(*created)};
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ typedef struct yard_comm_options {
   uint64_t mesh_sort;
   int64_t sweep_ms; /* how long to measure a better table first; 0: not at all */
   /* Where ranks meet that have no store: "host:port" of rank 0, whose process serves a store there
-   * as long as the communicator lives. One communicator at a time for each address. */
+   * until the communicator is made. One communicator is made at a time at each address. */
   const char* address;
 } yard_comm_options;
 

@@ -85,6 +85,10 @@ Result<Fields> StoreClient::ask(const Fields& request, milliseconds time) {
 
 Result<std::string> StoreClient::claim(const std::string& key, const std::string& value) {
   YARD_TRY(const Fields answer, ask({"claim", key, value}, kAnswerTime));
+  if (answer.size() == 2 && answer[0] == "error") {
+    return Error{Code::kExhausted,
+                 fmt::format("the rendezvous store {} says: {}", where(), answer[1])};
+  }
   if (answer.size() != 2 || answer[0] != "value") {
     return Error{Code::kCorrupt, "the rendezvous store gave no value"};
   }

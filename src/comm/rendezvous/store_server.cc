@@ -35,6 +35,7 @@ struct Connection {
 }  // namespace
 
 struct StoreServer::State {
+  Limits limits;
   TcpListener listener;
   Fd wake;
   KeptFromChildren kept;
@@ -42,12 +43,14 @@ struct StoreServer::State {
   std::list<Connection> connections;
   std::atomic<std::size_t> count = 0;  // of them, for other threads
   std::map<std::string, std::string> values;
+  std::size_t bytes = 0;  // of keys and values
   std::jthread thread;
 
   void serve(const std::stop_token& stop);
   void let_in(Doorstep::Guest& guest);
   void read(Connection& connection);
   void answer(Connection& connection, const Fields& request);
+  Fields claim(const std::string& key, const std::string& value);
   void answer_waiting();
   bool are_set(const Fields& keys) const {
     return std::ranges::all_of(keys, [&](const auto& key) { return values.contains(key); });
@@ -74,10 +77,23 @@ void StoreServer::State::read(Connection& connection) {
   }
 }
 
+Fields StoreServer::State::claim(const std::string& key, const std::string& value) {
+  const auto held = values.find(key);
+  if (held != values.end()) {
+    return {"value", held->second};
+  }
+  const std::size_t more = key.size() + value.size();
+  if (values.size() == limits.keys || more > limits.bytes - bytes) {
+    return {"error", "the store is full"};
+  }
+  bytes += more;
+  values.emplace(key, value);
+  return {"value", value};
+}
+
 void StoreServer::State::answer(Connection& connection, const Fields& request) {
   if (request.size() == 3 && request[0] == "claim") {
-    const auto& held = values.try_emplace(request[1], request[2]).first->second;
-    connection.link.send({"value", held});
+    connection.link.send(claim(request[1], request[2]));
   } else if (request.size() == 2 && request[0] == "has") {
     connection.link.send({"value", values.contains(request[1]) ? "1" : "0"});
   } else if (!request.empty() && request[0] == "wait") {
@@ -147,7 +163,13 @@ std::uint16_t StoreServer::port() const {
 }
 
 Result<std::unique_ptr<StoreServer>> StoreServer::listen(const Endpoint& endpoint) {
+  return listen(endpoint, Limits());
+}
+
+Result<std::unique_ptr<StoreServer>> StoreServer::listen(const Endpoint& endpoint,
+                                                         const Limits& limits) {
   auto state = std::make_unique<State>();
+  state->limits = limits;
   YARD_TRY(state->listener, listen_tcp(endpoint));
   state->kept = KeptFromChildren(state->listener.fd.get());
   state->doorstep.emplace(state->listener.fd.get(), kMaxFirstRequest);

@@ -88,6 +88,23 @@ TEST(StoreServer, ClosesForeignConnectionsAndGoesOn) {
   EXPECT_TRUE((*StoreClient::connect({"127.0.0.1", server->port()}, seconds(5)))->claim("k", "v"));
 }
 
+TEST(StoreServer, KeepsNoMoreThanItsLimits) {
+  const auto server = *StoreServer::listen({"127.0.0.1", 0}, {.keys = 3, .bytes = 100});
+  const auto client = *StoreClient::connect({"127.0.0.1", server->port()}, seconds(20));
+  const auto refused = [&](const std::string& key, const std::string& value) {
+    const auto held = client->claim(key, value);
+    return !held && held.error().code == Code::kExhausted &&
+           held.error().message.find("full") != std::string::npos;
+  };
+  EXPECT_EQ(*client->claim("a", std::string(90, 'x')), std::string(90, 'x'));
+  EXPECT_TRUE(refused("b", std::string(9, 'y')));  // 101 bytes
+  EXPECT_EQ(*client->claim("b", "12345678"), "12345678");
+  EXPECT_TRUE(refused("c", ""));
+  EXPECT_EQ(*client->claim("", ""), "");
+  EXPECT_TRUE(refused("d", ""));
+  EXPECT_EQ(*client->claim("b", "later"), "12345678");  // what is there is still told
+}
+
 TEST(StoreClient, SaysWhomItCouldNotReach) {
   const auto listener = *listen_tcp({"127.0.0.1", 0});
   const std::uint16_t free_port = listener.port;
