@@ -48,8 +48,10 @@ class Turn {
 };
 
 void remove_unowned(const Path& folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const std::filesystem::directory_entry& entry = *entries;
     if (!is_status_file(entry.path().filename().string())) {
       continue;
     }

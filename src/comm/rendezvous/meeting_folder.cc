@@ -59,8 +59,10 @@ std::string usable_meeting_folder(const std::string& folder) {
 }
 
 void remove_abandoned_sockets(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const std::filesystem::directory_entry& entry = *entries;
     const std::string path = entry.path().string();
     if (entry.path().filename().string().starts_with(kMeetingSocket) && is_old_socket(path) &&
         nobody_listens(path)) {
