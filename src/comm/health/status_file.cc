@@ -67,6 +67,15 @@ struct Locked {
   Fd lock;
 };
 
+// An errno, or 0. A signal that comes amid it undoes it on a tmpfs.
+int allocate(int fd, std::size_t bytes) {
+  int status = EINTR;
+  while (status == EINTR) {
+    status = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  }
+  return status;
+}
+
 // A new file of the pattern `name`, locked. Waits for those who look, for a moment, whose it is.
 Result<Locked> make_locked(std::string& name) {
   Locked made{.fd = Fd(::mkostemp(name.data(), O_CLOEXEC)), .lock = Fd()};
@@ -89,7 +98,7 @@ Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
     std::string name = path.parent_path() / ("." + path.filename().string() + ".XXXXXX");
     YARD_TRY(Locked made, make_locked(name));
     // All of it now: a full disk would kill who writes to a mapped hole.
-    errno = ::posix_fallocate(made.fd.get(), 0, static_cast<off_t>(bytes));
+    errno = allocate(made.fd.get(), bytes);
     if (errno == 0 && ::rename(name.c_str(), path.c_str()) == 0) {
       return StatusFile(path, std::move(made.fd), std::move(made.lock));
     }

@@ -2,12 +2,14 @@
 #include "comm/health/status_file.h"
 
 #include <atomic>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/time.h>
 
 namespace trainyard::comm {
 namespace {
@@ -74,6 +76,26 @@ TEST_F(StatusFileTest, ManyMayBeginAndEndAtOnce) {
   threads.clear();
   EXPECT_EQ(failures, 0);
   EXPECT_TRUE(std::filesystem::is_empty(folder_->path()));
+}
+
+// Signals that come by the time that this process computes, so that it gets on between two of them.
+TEST_F(StatusFileTest, IsMadeThoughSignalsComeMeanwhile) {
+  const Result<TempDir> in_memory = TempDir::make("trainyard-", "/dev/shm");
+  ASSERT_TRUE(in_memory);
+  struct sigaction counts {};
+  struct sigaction before {};
+  counts.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGPROF, &counts, &before), 0);
+  const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 10'000},
+                        .it_value = {.tv_sec = 0, .tv_usec = 10'000}};
+  ASSERT_EQ(::setitimer(ITIMER_PROF, &often, nullptr), 0);
+  for (int turn = 0; turn < 100; ++turn) {
+    const auto file = StatusFile::make(in_memory->path() / "rank-0.world", std::size_t{4} << 20);
+    EXPECT_TRUE(file) << file.error().message;
+  }
+  const itimerval never{};
+  ASSERT_EQ(::setitimer(ITIMER_PROF, &never, nullptr), 0);
+  ASSERT_EQ(::sigaction(SIGPROF, &before, nullptr), 0);
 }
 
 TEST_F(StatusFileTest, NeedsItsFolder) {
