@@ -100,7 +100,8 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 // Numbers from another language may be none of ours.
-Result<void> check_enums(const yard_operation& from) {
+template <typename Described>
+Result<void> check_enums(const Described& from) {
   if (from.kind < YARD_BARRIER || from.kind > YARD_RECEIVE || from.dtype < YARD_F32 ||
       from.dtype > YARD_BOOL || from.reduce < YARD_NONE || from.reduce > YARD_BIT_XOR) {
     return Error{Code::kInvalidArgument,
@@ -281,6 +282,9 @@ int yard_comm_fault(const yard_comm* comm, char** error) {
 
 int yard_comm_agree(yard_comm* comm, const yard_elsewhere* operation, int64_t timeout_ms,
                     yard_work** work, char** error) {
+  if (const auto checked = check_enums(*operation); !checked) {
+    return report(checked.error(), error);
+  }
   auto issued = comm->own->agree(signature_of(*operation), operation->bytes,
                                  std::chrono::milliseconds(timeout_ms), operation->tag);
   if (!issued) {
@@ -292,6 +296,9 @@ int yard_comm_agree(yard_comm* comm, const yard_elsewhere* operation, int64_t ti
 
 int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* sequence,
                     char** error) {
+  if (const auto checked = check_enums(*operation); !checked) {
+    return report(checked.error(), error);
+  }
   const auto begun = comm->own->begin_elsewhere(signature_of(*operation), operation->bytes);
   if (!begun) {
     return report(begun.error(), error);
@@ -302,11 +309,17 @@ int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, uint64_t* 
 
 void yard_comm_end(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
                    int is_complete) {
+  if (!check_enums(*operation)) {
+    return;  // such an operation cannot have begun
+  }
   comm->own->end_elsewhere(static_cast<OpKind>(operation->kind), sequence, is_complete != 0);
 }
 
 int yard_comm_give_up(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
                       int64_t timeout_ms, char** error) {
+  if (const auto checked = check_enums(*operation); !checked) {
+    return report(checked.error(), error);
+  }
   return report(comm->own->give_up_elsewhere(sequence, signature_of(*operation),
                                              std::chrono::milliseconds(timeout_ms)),
                 error);

@@ -261,7 +261,8 @@ YARD_API int yard_comm_begin(yard_comm* comm, const yard_elsewhere* operation, u
                              char** error);
 YARD_API void yard_comm_end(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
                             int is_complete);
-/* Always an error: YARD_DEADLINE, or what had ended the communicator before. */
+/* Always an error: YARD_DEADLINE, or what had ended the communicator before;
+ * YARD_INVALID_ARGUMENT for what is no operation, and then nothing is ended. */
 YARD_API int yard_comm_give_up(yard_comm* comm, uint64_t sequence, const yard_elsewhere* operation,
                                int64_t timeout_ms, char** error);
 
