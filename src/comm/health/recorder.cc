@@ -139,9 +139,11 @@ void Recorder::ended(std::uint64_t sequence, bool is_complete) {
     put(entry.state,
         static_cast<std::uint64_t>(is_complete ? OpState::kCompleted : OpState::kFailed));
   }
-  // Sends and receives end in any order.
-  if (is_complete && sequence > get(shared_->completed)) {
-    put(shared_->completed, sequence);
+  // Sends and receives end in any order, and what is performed elsewhere on any thread.
+  std::uint64_t last = get(shared_->completed);
+  while (is_complete && sequence > last &&
+         !shared_->completed.compare_exchange_weak(last, sequence, std::memory_order_acq_rel,
+                                                   std::memory_order_acquire)) {
   }
 }
 

@@ -117,6 +117,29 @@ TEST(Recorder, RefusesFilesThatAreNoRecord) {
             file.string() + " is a flight record of version 2, not 1");
 }
 
+// What is performed elsewhere ends in any order, on any thread.
+TEST(Recorder, NeverTakesBackWhatIsComplete) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kLast = 100'000;
+  const auto recorder = in_memory();
+  std::vector<std::jthread> threads;
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t sequence = 1 + thread; sequence <= kLast; sequence += kThreads) {
+        recorder->ended(sequence, true);
+      }
+    });
+  }
+  std::uint64_t seen = 0;
+  while (seen < kLast) {
+    const std::uint64_t now = recorder->last_completed();
+    ASSERT_GE(now, seen);
+    seen = now;
+  }
+  threads.clear();
+  EXPECT_EQ(recorder->last_completed(), kLast);
+}
+
 TEST(Recorder, LeavesOutWhatIsBeingWritten) {
   const auto recorder = in_memory();
   std::jthread writer([&](const std::stop_token& stop) {

@@ -15,6 +15,14 @@ Standing::Standing(std::shared_ptr<const Segment> segment, std::vector<std::int3
   own_ = board_of(rank);
 }
 
+// Operations that are performed elsewhere end in any order, on any thread.
+void Standing::note_completed(std::uint64_t sequence) {
+  const MutexLock lock(completing_);
+  if (sequence > own_->completed()) {
+    own_->note_completed(sequence);
+  }
+}
+
 Board* Standing::board_of(std::int32_t rank) const {
   const auto found = std::ranges::find(local_, rank);
   if (found == local_.end()) {

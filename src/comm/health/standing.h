@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of this host stand: the boards of their shared segment, or one of its own for a
-// rank that is alone. The queue writes this rank's, the watchdog reads all.
+// rank that is alone. The queue writes this rank's, and so does who performs operations elsewhere,
+// when they are complete; the watchdog reads all.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "comm/health/facts.h"
 #include "comm/health/progress.h"
 #include "comm/transport/shm/segment.h"
@@ -23,7 +25,7 @@ class Standing final : public ProgressBoard {
     own_->note_issued(sequence, signature);
   }
   void note_started(std::uint64_t sequence) override { own_->note_started(sequence); }
-  void note_completed(std::uint64_t sequence) override { own_->note_completed(sequence); }
+  void note_completed(std::uint64_t sequence) override;
   std::optional<std::uint64_t> last_issued(std::int32_t rank) const override;
   bool has_left(std::int32_t rank) const override;
 
@@ -36,6 +38,7 @@ class Standing final : public ProgressBoard {
   std::shared_ptr<const Segment> segment_;
   std::vector<std::int32_t> local_;
   std::unique_ptr<Board> alone_;
+  Mutex completing_;
   Board* own_;
 };
 
