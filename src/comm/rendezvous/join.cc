@@ -97,6 +97,7 @@ Result<void> Joining::introduce() {
              .size = options_.size,
              .host_key = options_.host.empty() ? machine.host_key : options_.host,
              .host_name = machine.host_name,
+             .network = machine.network,
              .pid = ::getpid(),
              .local_socket =
                  (place.empty() ? "@trainyard-" : place + "/" + kMeetingSocket) + random.hex(12),
@@ -203,7 +204,7 @@ Result<void> Joining::publish_addresses() {
   YARD_TRY(const auto interfaces, read_interfaces());
   // Ranks that were told to be on several hosts may be on one: tests, trials.
   const bool are_apart = std::ranges::any_of(joined_.members, [&](const Member& one) {
-    return one.host_name != joined_.members.front().host_name;
+    return one.network != joined_.members.front().network;
   });
   YARD_TRY(const auto addresses, choose_addresses(interfaces, options_.interface, are_apart));
   YARD_TRY(joined_.data, listen_tcp({"", 0}));

@@ -181,6 +181,28 @@ TEST(Join, NamesBothVersionsOfTheProtocol) {
   EXPECT_THAT(joined.error().message, HasSubstr("version 9"));
 }
 
+// Rank 0 with the loopback for an interface, and a rank 1 that is written by hand.
+Error loopback_with(const Member& other) {
+  MemoryStore store;
+  EXPECT_TRUE(store.claim("trainyard/world/rank/1", encode(other)));
+  CommunicatorOptions options = options_of(0, 2);
+  options.interface = "127.0.0.1";
+  options.join_timeout = milliseconds(50);
+  const auto joined = join(options, store, make_segments, "");
+  return joined ? Error{} : joined.error();
+}
+
+// Containers may all have one name.
+TEST(Join, TellsNoLoopbackToAnotherNetworkWhateverTheHostsAreCalled) {
+  const Machine machine = *read_this_machine("");
+  Member other{.rank = 1, .size = 2, .host_key = "a", .host_name = machine.host_name};
+  other.network = "another";
+  EXPECT_THAT(loopback_with(other).message, HasSubstr("is the loopback"));
+  other.network = machine.network;
+  other.host_name = "algo-2";
+  EXPECT_THAT(loopback_with(other).message, HasSubstr("no connection came from rank 1"));
+}
+
 // The test is rank 1, by hand.
 TEST(Join, IsNotDisturbedByStrangersOnItsPort) {
   MemoryStore store;

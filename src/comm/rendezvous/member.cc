@@ -15,11 +15,28 @@
 #include "comm/rendezvous/frame.h"
 
 namespace trainyard::comm {
+namespace {
+
+constexpr std::size_t kFields = 8;  // and the addresses
+
+std::string key_of(std::string_view boot, const struct stat& place) {
+  return fmt::format("{}/{}/{}", boot, place.st_dev, place.st_ino);
+}
+
+Result<struct stat> look_at(const std::string& place) {
+  struct stat status {};
+  if (::stat(place.c_str(), &status) != 0) {
+    return errno_error("look at " + place, errno);
+  }
+  return status;
+}
+
+}  // namespace
 
 std::string encode(const Member& member) {
   Fields fields = {
       std::to_string(member.rank), std::to_string(member.size), member.host_key, member.host_name,
-      std::to_string(member.pid),  member.local_socket,         member.nonce};
+      std::to_string(member.pid),  member.local_socket,         member.nonce,    member.network};
   fields.insert(fields.end(), member.addresses.begin(), member.addresses.end());
   return encode_frame(fields);
 }
@@ -28,7 +45,7 @@ Result<Member> decode_member(std::string_view text) {
   FrameReader reader;
   reader.feed(text);
   YARD_TRY(const auto fields, reader.next());
-  if (!fields || fields->size() < 7) {
+  if (!fields || fields->size() < kFields) {
     return Error{Code::kCorrupt, "this is no rank's entry"};
   }
   YARD_TRY(const std::int64_t rank, parse_int((*fields)[0]));
@@ -38,25 +55,27 @@ Result<Member> decode_member(std::string_view text) {
                 .size = static_cast<std::int32_t>(size),
                 .host_key = (*fields)[2],
                 .host_name = (*fields)[3],
+                .network = (*fields)[7],
                 .pid = pid,
                 .local_socket = (*fields)[5],
                 .nonce = (*fields)[6],
-                .addresses = {fields->begin() + 7, fields->end()}};
+                .addresses = {fields->begin() + kFields, fields->end()}};
 }
 
 Result<Machine> read_this_machine(const std::string& socket_folder) {
   YARD_TRY(const std::string boot, read_file("/proc/sys/kernel/random/boot_id"));
-  const std::string place = socket_folder.empty() ? "/proc/self/ns/net" : socket_folder;
-  struct stat status {};
-  if (::stat(place.c_str(), &status) != 0) {
-    return errno_error("look at " + place, errno);
+  YARD_TRY(const struct stat namespace_of_net, look_at("/proc/self/ns/net"));
+  const std::string network = key_of(trim(boot), namespace_of_net);
+  std::string host = network;
+  if (!socket_folder.empty()) {
+    YARD_TRY(const struct stat folder, look_at(socket_folder));
+    host = key_of(trim(boot), folder);
   }
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) {
     return errno_error("read the host name", errno);
   }
-  return Machine{.host_key = fmt::format("{}/{}/{}", trim(boot), status.st_dev, status.st_ino),
-                 .host_name = name.data()};
+  return Machine{.host_key = std::move(host), .network = network, .host_name = name.data()};
 }
 
 Hosts group(const std::vector<Member>& members) {

@@ -18,6 +18,7 @@ struct Member {
   std::int32_t size = 1;          // of the world, as this rank was told
   std::string host_key = {};      // equal: the ranks reach each other by local sockets
   std::string host_name = {};     // for people
+  std::string network = {};       // equal: one loopback is theirs, as they share the namespace
   std::int64_t pid = 0;           // as seen by itself
   std::string local_socket = {};  // where it listens as a leader
   std::string nonce = {};         // this start of it
@@ -32,10 +33,11 @@ std::string encode(const Member& member);
 // kConflict when it was written by another version, kCorrupt otherwise.
 Result<Member> decode_member(std::string_view text);
 
-// Host key and name. Ranks of one kernel share a host when they share the network namespace, or a
-// folder for sockets (`socket_folder`, may be empty).
+// What it is called by those who share it, and by people. Ranks of one kernel share a host when
+// they share the network namespace, or a folder for sockets (`socket_folder`, may be empty).
 struct Machine {
   std::string host_key;
+  std::string network;
   std::string host_name;
 };
 Result<Machine> read_this_machine(const std::string& socket_folder);

@@ -33,6 +33,25 @@ bool holds_with_mount(const Path& from, const Path& over, const std::function<bo
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+TEST(Member, IsReadAsItWasWritten) {
+  const Member member{.rank = 3,
+                      .size = 4,
+                      .host_key = "key",
+                      .host_name = "algo-2",
+                      .network = "network",
+                      .pid = 812,
+                      .local_socket = "@socket",
+                      .nonce = "nonce",
+                      .addresses = {"10.0.0.5", "fd00::5"}};
+  EXPECT_EQ(*decode_member(encode(member)), member);
+}
+
+TEST(Machine, HasTheNetworkOfItsNamespaceWhateverFolderIsShared) {
+  const TempDir folder = *TempDir::make();
+  EXPECT_EQ(read_this_machine(folder.path())->network, read_this_machine("")->network);
+  EXPECT_EQ(read_this_machine("")->network, key_of(""));
+}
+
 TEST(Machine, IsTheSameForThoseWhoShareAFolder) {
   const TempDir folder = *TempDir::make();
   const TempDir other = *TempDir::make();
