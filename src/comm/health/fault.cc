@@ -11,8 +11,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A file system that hangs keeps nobody's error.
-constexpr milliseconds kTelling{500};
 constexpr milliseconds kPause{1};
 
 }  // namespace
@@ -41,7 +39,7 @@ bool Fault::raise(Error error) {
 Error Fault::error() const {
   if (is_raised()) {
     is_passed_on_.wait(false, std::memory_order_acquire);
-    const auto end = steady_clock::now() + kTelling;
+    const auto end = steady_clock::now() + telling_;
     while (!is_told_.load(std::memory_order_acquire) && steady_clock::now() < end) {
       std::this_thread::sleep_for(kPause);
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "base/mutex.h"
@@ -15,6 +16,10 @@ namespace trainyard::comm {
 
 class Fault {
  public:
+  Fault() = default;
+  // A file system that hangs keeps nobody's error for longer than `telling`.
+  explicit Fault(std::chrono::milliseconds telling) : telling_(telling) {}
+
   bool is_raised() const { return raised_.load(std::memory_order_acquire); }
   // True for the first one, which is kept: it is passed on, and then `on_raise` is called, both on
   // this thread.
@@ -30,6 +35,7 @@ class Fault {
   void on_raise(std::function<void(const Error&)> told) { told_ = std::move(told); }
 
  private:
+  const std::chrono::milliseconds telling_{500};
   std::atomic<bool> raised_ = false;
   std::atomic<bool> is_passed_on_ = false;
   std::atomic<bool> is_told_ = false;

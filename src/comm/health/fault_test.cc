@@ -45,7 +45,7 @@ TEST(Fault, IsPassedOnBeforeAnyoneGetsIt) {
 }
 
 TEST(Fault, IsWrittenDownBeforeAnyoneGetsIt) {
-  Fault fault;
+  Fault fault(std::chrono::minutes(5));
   std::atomic<bool> is_written = false;
   std::latch has_begun(1);
   fault.on_raise([&](const Error&) {
