@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole instances, from their assignment to their end.
-#include "instance/session.h"
-
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "instance/session.h"
 #include "instance/testing/session_fixture.h"
 #include "instance/testing/sleepers.h"
 #include "wire/upload_error.h"
@@ -340,6 +339,25 @@ TEST_F(SessionTest, QuotesTheInstallerWhenRequirementsFail) {
   run();
   EXPECT_EQ(error().code, Code::kInvalidArgument);
   EXPECT_THAT(error().message, HasSubstr("requirements.txt (exit code 2): no such package"));
+}
+
+TEST_F(SessionTest, TellsUvWhereTheEnvironmentsPipWouldHaveLooked) {
+  source({{"train.sh", ""}, {"requirements.txt", "x\n"}});
+  ASSERT_TRUE(write_file(environment() / "pip.conf", "[global]\nindex-url = http://index.test\n"));
+  ASSERT_TRUE(
+      write_file(environment() / "bin/uv", "#!/bin/sh\necho \"from $UV_DEFAULT_INDEX\"\n", 0755));
+  run();
+  EXPECT_THAT(server_->lines(), Contains("from http://index.test"));
+}
+
+TEST_F(SessionTest, TriesNoInstallerThatWouldNotHearWhatToInstall) {
+  source({{"train.sh", ""}, {"requirements.txt", "x\n"}});
+  ASSERT_TRUE(write_file(environment() / "bin/uv", "#!/bin/sh\necho ran\n", 0755));
+  request_["Environment"]["PIP_CONFIG_FILE"] = "/opt/ml/code/pip.conf";
+  run();
+  EXPECT_EQ(error().code, Code::kInvalidArgument);
+  EXPECT_THAT(error().message, HasSubstr("PIP_CONFIG_FILE"));
+  EXPECT_THAT(server_->lines(), Not(Contains("ran")));
 }
 
 TEST_F(SessionTest, SaysWhatToDoWithoutAnInstaller) {
