@@ -74,6 +74,11 @@ def test_both_sides_of_a_send_are_named(world, backend):
                 "rank 0 has 8 float32 for it")
 
 
+def test_both_sides_of_a_receive_from_any_rank_are_named(world):
+    assert_told(world, "yard+gloo: receive from any", 2, "disagree",
+                "rank 1 has a receive of 9 float32 from rank 0 with tag 0", "rank 0 has 8 float32 for it")
+
+
 def test_sends_and_receives_are_in_the_flight_record(world, backend):
     kinds = {line["rank"]: {(r["op"], r["root"]) for r in map(json.loads, line["text"].splitlines())}
              for line in world.of(f"{backend}: receive record")}

@@ -27,12 +27,12 @@ def sum_of(count, made, dtype=torch.float32):
     dist.all_reduce(torch.ones(count, dtype=dtype), group=made)
 
 
-def pass_on(made, count):
+def pass_on(made, count, source=0):
     """Rank 0 sends 8 to rank 1; rank 2 only hears how it ends."""
     if RANK == 0:
         dist.send(torch.ones(8), 1, group=made)
     elif RANK == 1:
-        dist.recv(torch.ones(count), 0, group=made)
+        dist.recv(torch.ones(count), source, group=made)
     sum_of(8, made)
 
 
@@ -75,6 +75,10 @@ for BACKEND in BACKENDS:
     made = group()
     tell_error(f"{BACKEND}: receive", lambda: pass_on(made, 9 if RANK == 1 else 8))
     tell(f"{BACKEND}: receive record", text=trainyard.torch.flight_record(made))
+
+    if BACKEND != "yard":
+        made = group()
+        tell_error(f"{BACKEND}: receive from any", lambda: pass_on(made, 9 if RANK == 1 else 8, source=None))
 
     made = group(seconds=2)
     if RANK == 1:

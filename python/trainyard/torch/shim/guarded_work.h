@@ -31,11 +31,6 @@ class GuardedWork final : public FutureWork {
         communicator_(std::move(communicator)),
         is_watched_(is_watched),
         begun_(Clock::now()) {}
-  ~GuardedWork() override {
-    if (agreement_ != nullptr) {
-      yard_work_free(agreement_);
-    }
-  }
 
   // Launches it on `launcher` once all ranks have come to the same operation; a receive, which has
   // its turn in `receives`, once its send has come and is the same.
@@ -45,21 +40,19 @@ class GuardedWork final : public FutureWork {
     launcher_ = std::move(launcher);
     call_ = std::move(call);
     receives_ = receives;
-    const auto issue = [&] {
-      numbers_ = {agree(*communicator_, what, header().timeout, &agreement_)};
-    };
+    const auto issue = [&] { numbers_.agree_once(*communicator_, what, header().timeout); };
     auto self = c10::intrusive_ptr<GuardedWork>::unsafe_reclaim_from_nonowning(this);
     if (receives_ != nullptr) {
       receives_->enter({what.root, what.tag}, self, issue);
     } else {
       issue();
     }
-    yard_work_on_done(agreement_, agreed, self.release());
+    yard_work_on_done(numbers_.agreement(), agreed, self.release());
   }
 
   // It was launched already, under these numbers.
   void follow(WorkPtr inner, std::vector<Numbered> numbers) {
-    numbers_ = std::move(numbers);
+    numbers_.take(std::move(numbers));
     inner_ = std::move(inner);
     if (is_watched_) {
       follow_inner_future();
@@ -76,8 +69,8 @@ class GuardedWork final : public FutureWork {
     if (!is_watched_) {
       return wait_inner(timeout);
     }
-    if (timeout == kNoTimeout && agreement_ != nullptr) {
-      yard_work_wait(agreement_, nullptr);
+    if (timeout == kNoTimeout && launcher_ != nullptr) {
+      yard_work_wait(numbers_.agreement(), nullptr);
     }
     wait_for_end(timeout == kNoTimeout ? std::nullopt : std::optional(timeout));
     return true;
@@ -86,7 +79,7 @@ class GuardedWork final : public FutureWork {
   // A receive from one rank knows it before it begins.
   int sourceRank() const override {
     if (header().type == c10d::OpType::RECV && !from_any_) {
-      return numbers_.front().what.root;
+      return numbers_.first()->what.root;
     }
     const WorkPtr inner = launched();
     return inner != nullptr ? inner->sourceRank() : c10d::Work::sourceRank();
@@ -130,10 +123,8 @@ class GuardedWork final : public FutureWork {
     const auto now = Clock::now();
     if (const auto failure = failure_.unexplained(now); !failure.empty()) {
       yard_comm_abort(communicator_->get(), failure.c_str());
-    } else if (now > begun_ + header().timeout && !numbers_.empty() && may_be_late(inner)) {
-      const Numbered& one = numbers_.front();
-      yard_comm_give_up(communicator_->get(), one.sequence, &one.what, header().timeout.count(),
-                        nullptr);
+    } else if (now > begun_ + header().timeout && may_be_late(inner)) {
+      numbers_.give_up(*communicator_, header().timeout);
     }
     return false;
   }
@@ -142,7 +133,7 @@ class GuardedWork final : public FutureWork {
   static void agreed(void* context, int code, const char* message) {
     auto self = c10::intrusive_ptr<GuardedWork>::reclaim(static_cast<GuardedWork*>(context));
     if (self->receives_ != nullptr) {
-      const yard_elsewhere& what = self->numbers_.front().what;
+      const yard_elsewhere what = self->numbers_.first()->what;
       self = self->receives_->next({what.root, what.tag});
     }
     if (code != YARD_OK) {
@@ -186,7 +177,7 @@ class GuardedWork final : public FutureWork {
       return;  // who made it has launched it
     }
     if (timeout == kNoTimeout) {
-      yard_work_wait(agreement_, nullptr);
+      yard_work_wait(numbers_.agreement(), nullptr);
     }
     std::unique_lock<std::mutex> lock(mutex_);
     const auto is_over = [&] { return inner_ != nullptr || completed_; };
@@ -262,11 +253,11 @@ class GuardedWork final : public FutureWork {
     if (!from_any_) {
       return;
     }
-    yard_elsewhere what = *std::exchange(from_any_, std::nullopt);
-    what.root = inner_->sourceRank();
-    numbers_ = {agree(*communicator_, what, header().timeout, &agreement_)};
+    yard_elsewhere what = *from_any_;
+    what.root = launched()->sourceRank();
     char* error = nullptr;
-    const int code = yard_work_wait(agreement_, &error);
+    numbers_.agree_once(*communicator_, what, header().timeout);
+    const int code = yard_work_wait(numbers_.agreement(), &error);
     check(code, error);
   }
 
@@ -274,9 +265,7 @@ class GuardedWork final : public FutureWork {
     if (has_ended_.exchange(true)) {
       return;
     }
-    for (const Numbered& one : numbers_) {
-      yard_comm_end(communicator_->get(), one.sequence, &one.what, error ? 0 : 1);
-    }
+    numbers_.end(*communicator_, !error);
     end_for_all(error);
   }
 
@@ -287,15 +276,14 @@ class GuardedWork final : public FutureWork {
 
   CommunicatorPtr communicator_;
   bool is_watched_;
-  yard_work* agreement_ = nullptr;
   std::shared_ptr<Launcher> launcher_;
   std::function<WorkPtr()> call_;
   std::shared_ptr<Receives> receives_;      // of a receive that waits for its turn
-  std::optional<yard_elsewhere> from_any_;  // of a receive from any rank, until it is compared
+  std::optional<yard_elsewhere> from_any_;  // of a receive from any rank
   std::atomic<bool> is_awaited_{false};
   WorkPtr inner_;  // once it is launched
   Clock::time_point begun_;
-  std::vector<Numbered> numbers_;
+  Numbers numbers_;
   FuturePtr inner_future_;  // null when the inner Work has none
   InnerFailure failure_;
   std::atomic<bool> has_ended_{false};

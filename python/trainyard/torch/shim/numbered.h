@@ -5,8 +5,11 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -32,6 +35,61 @@ inline Numbered agree(const Communicator& communicator, const yard_elsewhere& wh
   check(code, error);
   return {.sequence = yard_work_sequence(*agreement), .what = what};
 }
+
+// Those of one Work: one, with its agreement, or those that it was given. A receive from any rank
+// gets its own in wait(), while the monitor looks.
+class Numbers {
+ public:
+  Numbers() = default;
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+  ~Numbers() {
+    if (agreement_ != nullptr) {
+      yard_work_free(agreement_);
+    }
+  }
+
+  void take(std::vector<Numbered> given) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    all_ = std::move(given);
+  }
+  // However many threads call it.
+  void agree_once(const Communicator& communicator, const yard_elsewhere& what,
+                  Milliseconds timeout) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (agreement_ == nullptr) {
+      all_ = {agree(communicator, what, timeout, &agreement_)};
+    }
+  }
+  // Null before agree_once().
+  yard_work* agreement() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return agreement_;
+  }
+  std::optional<Numbered> first() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return all_.empty() ? std::nullopt : std::optional(all_.front());
+  }
+
+  void give_up(const Communicator& communicator, Milliseconds timeout) const {
+    if (const auto one = first()) {
+      yard_comm_give_up(communicator.get(), one->sequence, &one->what, timeout.count(), nullptr);
+    }
+  }
+  void end(const Communicator& communicator, bool is_complete) const {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ended = all_;
+    lock.unlock();
+    for (const Numbered& one : ended) {
+      yard_comm_end(communicator.get(), one.sequence, &one.what, is_complete ? 1 : 0);
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Numbered> all_;
+  yard_work* agreement_ = nullptr;
+};
 
 inline std::string without_stack(const std::string& text) {
   return text.substr(0, text.find("\nException raised from"));
