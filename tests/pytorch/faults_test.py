@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-SLACK = 1.5  # seconds beside what is promised: three processes on busy cores
+SLACK = 1.5  # seconds beside what is promised: three processes on as many cores as there are
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def assert_told(world, case, within, *texts, ranks=(0, 1, 2)):
     assert sorted(line["rank"] for line in told) == list(ranks), told
     for line in told:
         assert line.get("kind") == "DistBackendError", line
-        assert line["seconds"] < within + SLACK, line
+        assert line["seconds"] < (within + SLACK) * line["patience"], line
         for text in texts:
             assert text in line["text"], line
 
@@ -93,7 +93,7 @@ def test_the_rank_that_does_not_send_is_named(world, backend):
 def test_futures_end_with_the_error(world, backend):
     for line in world.of(f"{backend}: future"):
         assert "(max)" in line["text"] and "(min)" in line["text"], line
-        assert line["seconds"] < 2 + SLACK
+        assert line["seconds"] < (2 + SLACK) * line["patience"], line
 
 
 def test_the_rank_that_is_late_is_named(world, backend):
@@ -123,5 +123,5 @@ def test_a_rank_that_dies_amid_operations_is_named(killed, backend):
     (dead,) = killed.of("before the kill")
     assert_told(killed, f"{backend}: killed amid operations", 60, "rank 2", f"pid {dead['pid']}", ranks=(0, 1))
     for line in killed.of(f"{backend}: told"):
-        assert line["at"] - dead["at"] < 2 + SLACK, line
+        assert line["at"] - dead["at"] < (2 + SLACK) * line["patience"], line
     assert killed.codes == [0, 0, -9], killed.errors[-2000:]

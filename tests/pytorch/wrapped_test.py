@@ -35,7 +35,7 @@ def test_what_begins_at_once_is_compared_all_the_same(world, case, ranks, within
     told = world.of(case)
     assert len(told) == ranks, told
     for line in told:
-        assert line.get("kind") == "DistBackendError" and line["seconds"] < within + SLACK, line
+        assert line.get("kind") == "DistBackendError" and line["seconds"] < (within + SLACK) * line["patience"], line
         assert all(text in line["text"] for text in texts), line
 
 
@@ -43,7 +43,7 @@ def test_what_one_rank_refuses_ends_the_group(world):
     told = {line["rank"]: line for line in world.of("refused")}
     assert "not on this rank" in told[1]["text"]
     for rank in (0, 2):
-        assert told[rank]["kind"] == "DistBackendError" and told[rank]["seconds"] < 2 + SLACK, told
+        assert told[rank]["kind"] == "DistBackendError" and told[rank]["seconds"] < (2 + SLACK) * told[rank]["patience"], told
         assert "aborted by rank 1: " in told[rank]["text"] and "not on this rank" in told[rank]["text"], told
 
 
@@ -53,7 +53,7 @@ def test_a_send_ends_with_its_group_whatever_the_backend_throws_then(world, name
     assert len(told) == 2, told
     for line in told:
         assert line["kind"] == "DistBackendError" and "aborted by rank 1: enough" in line["text"], line
-        assert line["seconds"] < 2 + SLACK, line
+        assert line["seconds"] < (2 + SLACK) * line["patience"], line
 
 
 def test_what_a_backend_throws_when_it_is_to_end_is_told_to_who_ends_it(world):

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from report import RANK, SIZE, tell, tell_error
+from report import RANK, SIZE, patience, tell, tell_error
 
 import trainyard.torch  # noqa: F401
 
@@ -30,7 +30,7 @@ def perform(name):
 
 def tell_end(name):
     tell_error(f"{name}: killed amid operations", lambda: perform(name))
-    tell(f"{name}: told", at=time.time())
+    tell(f"{name}: told", at=time.time(), patience=patience())
 
 
 threads = [threading.Thread(target=tell_end, args=(name,), daemon=True) for name in groups]
