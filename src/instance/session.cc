@@ -25,8 +25,6 @@ namespace trainyard::instance {
 namespace {
 
 constexpr Duration kFlushTurn{50};
-// A finished instance waits for a server that is away; its engine ends it if nobody comes.
-constexpr Duration kLastWord{3'600'000};
 constexpr Duration kShortWord{3000};
 constexpr Duration kLastSearch{5000};  // of lines that wait to be searched for metrics
 
@@ -39,11 +37,7 @@ Error stopped_error() {
 SessionEnd Session::run() {
   live();
   if (!leaves_early() && !restart_) {
-    in_.reporter.drain(kLastWord);
-    // A restart may have come instead of the last acknowledgement.
-    while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
-      take(std::move(*event));
-    }
+    say_last_word();
   } else if (leaves_early()) {
     in_.reporter.drain(kShortWord);
   }
@@ -51,6 +45,20 @@ SessionEnd Session::run() {
     return SessionEnd::kLeft;
   }
   return restart_ ? SessionEnd::kRestart : SessionEnd::kDone;
+}
+
+// A server that is away must still hear that all has been sent, or the job is done again: it is
+// waited for as long as with results that are not sent.
+void Session::say_last_word() {
+  const bool is_heard = in_.reporter.drain(in_.assignment.orphan_limit);
+  // A restart may have come instead of the last acknowledgement.
+  while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
+    take(std::move(*event));
+  }
+  if (!is_heard && !restart_ && !leaves_early()) {
+    log_error(describe(OrphanStep::kLeave, orphan_limits(in_.assignment), in_.scratch.string()));
+    orphaned_ = true;
+  }
 }
 
 void Session::live() {

@@ -67,6 +67,7 @@ class Session {
 
  private:
   void live();
+  void say_last_word();
   Result<void> prepare();
   Result<void> restore_checkpoints(const ProgressSinks& sinks);
   Result<void> make_ready(const LaunchForm& form);

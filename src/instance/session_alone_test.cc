@@ -86,5 +86,28 @@ TEST_F(SessionAloneTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatC
   EXPECT_THAT(server_->lines(), Contains(HasSubstr("stopping the program")));
 }
 
+TEST_F(SessionAloneTest, WaitsForTheOrphanLimitWithTheWordThatAllIsSent) {
+  source({{"train.sh", "echo saved > /opt/ml/model/last"}});
+  orphan_limit_ = Duration(5000);
+  make_server();
+  server_->be_away_from(wire::Phase::kFinished);
+  launch();
+  wait_for_end(1);
+  EXPECT_EQ(model_file("last"), "saved\n");
+  EXPECT_THAT(supervisor_log(), HasSubstr("nothing was heard of the server for 5 s: leaving"));
+}
+
+TEST_F(SessionAloneTest, TellsAServerThatComesBackThatAllIsSent) {
+  source({{"train.sh", "echo saved > /opt/ml/model/last"}});
+  make_server();
+  server_->be_away_from(wire::Phase::kFinished);
+  launch();
+  ASSERT_TRUE(server_->wait_until([&] { return server_->refused() > 0; }));
+  server_->be_away_from(wire::Phase::kStarting);
+  server_->be_away(false);
+  wait_for_end();
+  EXPECT_TRUE(server_->has_phase(wire::Phase::kFinished));
+}
+
 }  // namespace
 }  // namespace trainyard::instance

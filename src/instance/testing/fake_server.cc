@@ -108,6 +108,11 @@ void FakeServer::be_away(bool away) {
   away_ = away;
 }
 
+void FakeServer::be_away_from(wire::Phase phase) {
+  const MutexLock lock(mutex_);
+  away_from_ = phase;
+}
+
 void FakeServer::deny(bool deny) {
   const MutexLock lock(mutex_);
   deny_ = deny;
@@ -163,6 +168,10 @@ void FakeServer::handle(std::unique_ptr<http::Exchange> exchange) {
   }
 }
 
+static std::string phase_member(wire::Phase phase) {
+  return "\"phase\":\"" + std::string(name_of(phase)) + "\"";
+}
+
 // Proves every answer to who has proved his request, as the server does.
 void FakeServer::protocol(http::Exchange& exchange) {
   const std::string body = exchange.read_all(std::size_t{16} << 20).value_or("[]");
@@ -182,6 +191,7 @@ http::Response FakeServer::answer_to(const http::Request& request, const std::st
     if (deny_) {
       return answer(403);
     }
+    away_ = away_ || (away_from_ && body.find(phase_member(*away_from_)) != std::string::npos);
     if (away_) {
       ++refused_;
       changed_.notify_all();

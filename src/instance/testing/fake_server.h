@@ -40,7 +40,9 @@ class FakeServer {
     callback_ = std::move(callback);
   }
   void be_away(bool away);  // 503 for everything of the protocol
-  void deny(bool deny);     // 403 for everything of the protocol
+  // The same from the report of this phase on, which it does not take.
+  void be_away_from(wire::Phase phase);
+  void deny(bool deny);  // 403 for everything of the protocol
   wire::Credentials credentials;
 
   // Waits until the condition holds for what was reported; false when the time is over.
@@ -88,6 +90,7 @@ class FakeServer {
   int restarts_ = 0;
   std::vector<std::string> fetched_;
   bool deny_ = false;
+  std::optional<wire::Phase> away_from_;
   bool closing_ = false;
   std::unique_ptr<http::Server> server_;
 };
