@@ -202,7 +202,8 @@ Result<bool> supervise(const Options& options) {
   for (Duration patience = kAssignmentPatience;; patience = kRestartPatience) {
     Result<wire::Assignment> fetched = fetch_assignment(link, machine.clock, patience);
     if (!fetched && fetched.error().code == Code::kDenied) {
-      log_info("job already finished, or another instance does this one's part: nothing to do");
+      log_info("job already finished, or another instance does this one's part: nothing to do (" +
+               fetched.error().message + ")");
       return true;
     }
     YARD_TRY(wire::Assignment assignment, std::move(fetched));

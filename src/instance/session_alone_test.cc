@@ -15,6 +15,7 @@
 namespace trainyard::instance {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -25,7 +26,8 @@ TEST_F(SessionTest, EndsAtOnceAndWellWhenItsJobHasFinishedBeforeItCame) {
   server_->deny(true);
   launch();
   wait_for_end(0);
-  EXPECT_THAT(supervisor_log(), HasSubstr("job already finished"));
+  EXPECT_THAT(supervisor_log(),
+              AllOf(HasSubstr("job already finished"), HasSubstr("the server answers 403")));
   EXPECT_THAT(server_->reports(), IsEmpty());
 }
 
