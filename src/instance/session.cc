@@ -170,13 +170,16 @@ void Session::layer_python() {
     in_.carried.layered = places_.python_environment;
     return;
   }
-  no_layer_ = std::move(layered).error().in("the Python environment is read-only");
+  no_layer_ = std::move(layered).error();
+  no_layer_->message = "the Python environment is read-only: " + no_layer_->message;
   in_.reporter.note("No package can be installed in this job: " + no_layer_->message);
 }
 
 Result<void> Session::install(const std::vector<SetupStep>& steps) {
+  // Another attempt would find the same machine.
   if (no_layer_) {
-    return platforms_fault(*no_layer_);
+    return Error{Code::kInvalidArgument,
+                 "could not " + steps.front().what + ": " + no_layer_->message};
   }
   for (const SetupStep& step : steps) {
     if (!step.obstacle.empty()) {

@@ -386,6 +386,17 @@ TEST_F(SessionTest, RunsInAReadOnlyEnvironmentWhereNoLayerCanBeMade) {
   EXPECT_THAT(server_->lines(), Contains("read-only"));
 }
 
+// Of a machine that cannot do it no attempt will install anything.
+TEST_F(SessionTest, FailsForGoodWhereItMustInstallAndNoLayerCanBeMade) {
+  ASSERT_TRUE(write_file(scratch() / "python-layer", "in the way"));
+  ASSERT_TRUE(write_file(environment() / "bin/uv", "#!/bin/sh\necho ran\n", 0755));
+  source({{"train.sh", ""}, {"requirements.txt", "something\n"}});
+  run();
+  EXPECT_EQ(error().code, Code::kInvalidArgument);
+  EXPECT_THAT(error().message, HasSubstr("requirements.txt: the Python environment is read-only"));
+  EXPECT_THAT(server_->lines(), Not(Contains("ran")));
+}
+
 TEST_F(SessionTest, SendsTheRestOfAModelAndRefusesALinkOutOfItByName) {
   source({{"train.sh", "echo weights > /opt/ml/model/w; ln -s /etc/passwd /opt/ml/model/x"}});
   run();
