@@ -175,6 +175,30 @@ TEST_F(ControlSignal, TellsEveryInstanceOnceAlsoAfterARestart) {
   }
 }
 
+TEST_F(ControlSignal, IsRefusedWhileTooManyWait) {
+  ASSERT_TRUE(harness_.create("demo", 2));
+  Speaker slow(harness_, "demo", "algo-1");
+  Speaker quick(harness_, "demo", "algo-2");
+  slow.begin_epoch(1);
+  quick.begin_epoch(1);
+  train({&slow, &quick});
+  int told = 0;
+  while (told < 200 && signal("demo", "USR1")) {
+    ++told;
+    ASSERT_EQ(quick.next_command()["signal"], "USR1");
+  }
+  EXPECT_EQ(told, 127) << "after the command to go, which counts until it asks for the next";
+  EXPECT_EQ(signal("demo", "USR1").error().code, Code::kExhausted);
+  ASSERT_EQ(slow.next_command()["signal"], "USR1");
+  EXPECT_TRUE(signal("demo", "USR1")) << "there is room again";
+  EXPECT_EQ(quick.next_command()["signal"], "USR1");
+  harness_.close();
+  harness_.open();
+  ASSERT_EQ(slow.next_command()["signal"], "USR1");
+  ASSERT_TRUE(signal("demo", "USR2"));
+  EXPECT_EQ(quick.next_command()["signal"], "USR2") << "numbers go on";
+}
+
 TEST_F(ControlSignal, IsRefusedForAJobThatIsNotThereOrDoesNotRunAndForEveryOtherSignal) {
   EXPECT_EQ(signal("ghost", "USR1").error().message, "There is no training job 'ghost'.");
   ASSERT_TRUE(harness_.create("demo"));

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "control/decide/signal.h"
 #include "control/run/clock_jump.h"
+#include "control/run/command_list.h"
 #include "control/run/pause.h"
 #include "control/tables/identity_table.h"
 
@@ -183,7 +184,7 @@ void Reconciler::on(const SignalAsked& event) {
     event.answer->set_value(no_unfinished_job());
     return;
   }
-  const auto sends = plan_signal(active->job, active->facts, event.signal, now());
+  const auto sends = plan_sends(*active, event.signal);
   if (!sends) {
     event.answer->set_value(sends.error());
     return;
@@ -195,6 +196,25 @@ void Reconciler::on(const SignalAsked& event) {
   }
   answers_.emplace_back(
       [answer = event.answer, hosts = std::move(hosts)] { answer->set_value(hosts); });
+}
+
+// All are told, or none.
+Result<std::vector<Send>> Reconciler::plan_sends(const Active& active, wire::UserSignal signal) {
+  YARD_TRY(std::vector<Send> sends, plan_signal(active.job, active.facts, signal, now()));
+  for (const Send& send : sends) {
+    const std::int64_t taken = around_.sessions.taken_commands(
+        {.job = active.job.name, .epoch = active.job.epoch, .host = send.host});
+    const auto commands = active.commands.find(send.host);
+    if (commands != active.commands.end() &&
+        count_waiting(commands->second, taken) >= kMostWaitingCommands) {
+      return Error{.code = Code::kExhausted,
+                   .message = fmt::format("{} cannot be sent to the training job '{}': {} has yet "
+                                          "to take {} commands. Send signals more slowly.",
+                                          wire::name_of(signal), active.job.name, send.host,
+                                          kMostWaitingCommands)};
+    }
+  }
+  return sends;
 }
 
 void Reconciler::on(const News& event) {
@@ -341,12 +361,13 @@ void Reconciler::collect(Active& active, const Action& action) {
 
 void Reconciler::add_command(Active& active, const Send& send, Effect& effect) {
   auto& commands = active.commands[send.host];
-  commands.push_back({.seq = static_cast<std::int64_t>(commands.size()) + 1,
-                      .kind = send.kind,
-                      .model = send.upload.model,
-                      .output = send.upload.output,
-                      .signal = send.signal});
   effect.to = {.job = active.job.name, .epoch = active.job.epoch, .host = send.host};
+  control::add_command(commands,
+                       {.kind = send.kind,
+                        .model = send.upload.model,
+                        .output = send.upload.output,
+                        .signal = send.signal},
+                       around_.sessions.taken_commands(effect.to));
   effect.commands = commands;
 }
 

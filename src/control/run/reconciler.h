@@ -87,7 +87,7 @@ class Reconciler {
   // Thread-safe. Waits until the stop is stored: kNotFound for a job that is not unfinished.
   Result<void> stop_job(const std::string& name);
   // Thread-safe. The hosts that are told, once that is stored: kNotFound as above, kConflict when
-  // its program does not run.
+  // its program does not run, kExhausted when an instance has too many yet to take.
   Result<std::vector<std::string>> signal_job(const std::string& name, wire::UserSignal signal);
 
  private:
@@ -105,7 +105,7 @@ class Reconciler {
     std::vector<InstanceRow> rows = {};         // of StartGang
     std::vector<InstanceStart> instances = {};  // of StartGang; holds the tokens
     InstanceKey to = {};                        // of Send
-    std::vector<wire::Command> commands = {};   // of Send: all so far
+    std::vector<wire::Command> commands = {};   // of Send: all that wait
   };
   void run(const std::stop_token& stop);
   void notice_pause();
@@ -126,7 +126,8 @@ class Reconciler {
   bool step(Active& active, const CapacityView& view, const Now& now);
   void collect(Active& active, const Action& action);
   void prepare_start(Active& active, const StartGang& start, Effect& effect);
-  static void add_command(Active& active, const Send& send, Effect& effect);
+  void add_command(Active& active, const Send& send, Effect& effect);
+  Result<std::vector<Send>> plan_sends(const Active& active, wire::UserSignal signal);
 
   void flush();
   Result<void> write(Connection& connection);

@@ -122,6 +122,13 @@ void Sessions::send(const InstanceKey& key, std::vector<wire::Command> commands)
   answer_polls();
 }
 
+std::int64_t Sessions::taken_commands(const InstanceKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = std::find_if(sessions_.begin(), sessions_.end(),
+                                  [&](const auto& item) { return item.second.key == key; });
+  return found == sessions_.end() ? 0 : found->second.taken;
+}
+
 void Sessions::answer_polls() {
   std::vector<std::pair<Answer, Result<json>>> ready;
   {
@@ -219,6 +226,9 @@ std::optional<Result<json>> Sessions::answer_to(const Poll& poll) {
   if (!session) {
     return session.error().code == Code::kConflict ? Result<json>(restart_after(poll.after))
                                                    : Result<json>(session.error());
+  }
+  if (poll.epoch) {  // else it may be a number of an older attempt
+    (*session)->taken = std::max((*session)->taken, poll.after);
   }
   json list = later_than((*session)->commands, poll.after);
   return list.empty() ? std::nullopt : std::optional(Result<json>(std::move(list)));

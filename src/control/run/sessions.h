@@ -60,6 +60,8 @@ class Sessions {
   void open(const std::string& job, const std::vector<Opening>& openings);
   void close(const std::string& job) { open(job, {}); }
   void send(const InstanceKey& key, std::vector<wire::Command> commands);
+  // The number up to which the instance has asked for later ones, as far as this server knows.
+  std::int64_t taken_commands(const InstanceKey& key);
   // Answers polls whose time is over. Called a few times a second.
   void expire();
   // Answers all polls (kUnavailable) and all later calls; used once, before destruction.
@@ -82,6 +84,7 @@ class Sessions {
     InstanceFacts facts;
     std::int64_t acknowledged = 0;
     std::vector<wire::Command> commands;
+    std::int64_t taken = 0;           // of the commands; named with the epoch
     bool is_storing = false;          // one thread is between reading the facts and writing them
     wire::HeardNumbers numbers = {};  // kept over attempts, as the token is
   };
