@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole instances, from their assignment to their end.
+#include "instance/session.h"
+
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "instance/session.h"
 #include "instance/testing/session_fixture.h"
 #include "instance/testing/sleepers.h"
 #include "wire/upload_error.h"
