@@ -335,6 +335,52 @@ def a_receive_is_asked_before_its_send_comes(group, rank, size):
 
 
 @case
+def receives_from_any_rank_and_from_one_are_not_mixed(group, rank, size):
+    """Of one tag, while it is open what they take. Gloo may give either of them the message."""
+    expected = [given(1, count) for count in (8, 16, 5, 7)]
+    if size == 1 or (is_ours(group) and BACKEND == "yard"):
+        return [] if rank > 0 else expected
+    key = f"mixed-{size}-{is_ours(group)}-{BACKEND}"
+    if rank == 1:
+        for tag, tensor in zip((1, 1, 2, 2), expected):
+            if tag == 2:
+                STORE.wait([key])
+            dist.send(tensor, group=group, group_dst=0, tag=tag)
+    if rank > 0:
+        return []
+    first, second, third, fourth = received = [torch.zeros_like(tensor) for tensor in expected]
+    from_any = dist.irecv(first, group=group, tag=1)
+    if is_ours(group):
+        refused(ValueError, "from any rank", lambda: dist.irecv(second, group=group, group_src=1, tag=1))
+        refused(ValueError, "from any rank", lambda: dist.irecv(second, group=group, tag=1))
+    from_any.wait()
+    dist.recv(second, group=group, group_src=1, tag=1)
+    from_one = dist.irecv(third, group=group, group_src=1, tag=2)
+    if is_ours(group):
+        refused(ValueError, "from rank 1", lambda: dist.irecv(fourth, group=group, tag=2))
+    STORE.set(key, "1")
+    from_one.wait()
+    assert dist.recv(fourth, group=group, tag=2) == dist.get_global_rank(group, 1)
+    return received
+
+
+@case
+def receives_from_any_rank_of_one_shape_are_waited_for_in_any_order(group, rank, size):
+    expected = [given(1, 9)] * (2 * (size - 1))
+    if is_ours(group) and BACKEND == "yard":
+        return [] if rank > 0 else expected
+    if rank > 0:
+        for _ in range(2):
+            dist.send(given(1, 9), group=group, group_dst=0)
+        return []
+    received = [torch.zeros_like(tensor) for tensor in expected]
+    works = [dist.irecv(tensor, group=group) for tensor in received]
+    for work in reversed(works):
+        work.wait()
+    return received
+
+
+@case
 def sends_of_one_tag_keep_their_order(group, rank, size):
     if size == 1:
         return []

@@ -70,11 +70,13 @@ class Guard {
   // A send begins at once; so does a receive on a GPU, or one of several, which is compared beside.
   WorkPtr one_sided(Description what, Milliseconds timeout, std::function<WorkPtr()> call) {
     const bool is_on_cpu = std::exchange(what.is_cpu, false);  // it ends with wait()
+    const auto undecided = what.what.kind == YARD_RECEIVE ? receiving_.enter(what.what) : nullptr;
     if (what.what.kind == YARD_SEND || !is_on_cpu || is_coalescing_) {
       return begin_at_once(what, timeout, call, is_on_cpu);
     }
     auto work = new_work(what, timeout);
-    work->launch_when_agreed(what.what, launcher_, std::move(call), receives_);
+    auto begin = [undecided, own = std::move(call)] { return own(); };  // dropped when it has begun
+    work->launch_when_agreed(what.what, launcher_, std::move(begin), receives_);
     monitor_->add(work);
     return work;
   }
@@ -85,13 +87,14 @@ class Guard {
     char* error = nullptr;
     const int code = yard_comm_fault(usable()->get(), &error);
     check(code, error);
+    const auto undecided = receiving_.enter(what.what);
     WorkPtr inner = call();
     if (is_coalescing_) {
       return inner;
     }
     what.is_cpu = false;
     auto work = new_work(what, timeout);
-    work->follow_from_any(std::move(inner), what.what);
+    work->follow_from_any(std::move(inner), undecided);
     monitor_->add(work);
     return work;
   }
@@ -208,6 +211,7 @@ class Guard {
   std::shared_ptr<Launcher> launcher_ = std::make_shared<Launcher>();  // also of works under way
   const std::shared_ptr<GuardedWork::Receives> receives_ =
       std::make_shared<GuardedWork::Receives>();
+  Receiving receiving_;
   std::unique_ptr<Monitor> monitor_;
   std::uint64_t sequence_ = 0;
   bool is_coalescing_ = false;

@@ -15,6 +15,7 @@
 #include "launcher.h"
 #include "numbered.h"
 #include "turns.h"
+#include "undecided.h"
 
 namespace trainyard::torch_shim {
 
@@ -59,10 +60,12 @@ class GuardedWork final : public FutureWork {
     }
   }
 
-  // It was launched already, as a receive from any rank: compared with its send when that is known.
-  void follow_from_any(WorkPtr inner, const yard_elsewhere& what) {
+  // It was launched already, as a receive from any rank: compared with its send when that is known,
+  // and `undecided` until then.
+  void follow_from_any(WorkPtr inner, const UndecidedPtr& undecided) {
     inner_ = std::move(inner);
-    from_any_ = what;
+    from_any_ = *undecided;
+    undecided_ = undecided;
   }
 
   bool wait(Milliseconds timeout) override {
@@ -257,6 +260,10 @@ class GuardedWork final : public FutureWork {
     what.root = launched()->sourceRank();
     char* error = nullptr;
     numbers_.agree_once(*communicator_, what, header().timeout);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      undecided_ = nullptr;
+    }
     const int code = yard_work_wait(numbers_.agreement(), &error);
     check(code, error);
   }
@@ -280,6 +287,7 @@ class GuardedWork final : public FutureWork {
   std::function<WorkPtr()> call_;
   std::shared_ptr<Receives> receives_;      // of a receive that waits for its turn
   std::optional<yard_elsewhere> from_any_;  // of a receive from any rank
+  UndecidedPtr undecided_;                  // of such a one, until its source is known
   std::atomic<bool> is_awaited_{false};
   WorkPtr inner_;  // once it is launched
   Clock::time_point begun_;
