@@ -47,7 +47,8 @@ using Tell = std::function<void(const std::string& value, UvSettings&)>;
 Tell argument_for_each(const std::string& option, std::string_view separators = kSpace) {
   return [=](const std::string& value, UvSettings& out) {
     for (const std::string& word : words_of(value, separators)) {
-      out.arguments.push_back(option + "=" + word);
+      out.arguments.push_back(option);
+      out.arguments.back().append("=").append(word);
     }
   };
 }
