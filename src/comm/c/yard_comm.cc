@@ -153,7 +153,7 @@ Result<yard_comm> create_at(const std::string& address, const CommunicatorOption
   YARD_TRY(auto store, OwnStore::open(endpoint, options.rank == 0, options.join_timeout));
   auto created = Communicator::create(options, store->store());
   if (!created) {
-    store->linger(kLinger);
+    store->linger(static_cast<std::size_t>(options.size), kLinger);
     return created.error();
   }
   return yard_comm{.own = std::move(*created)};

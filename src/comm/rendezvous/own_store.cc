@@ -29,10 +29,10 @@ Result<std::unique_ptr<OwnStore>> OwnStore::open(const Endpoint& endpoint, bool 
   return std::unique_ptr<OwnStore>(new OwnStore(std::move(server), std::move(client)));
 }
 
-void OwnStore::linger(std::chrono::milliseconds time) {
+void OwnStore::linger(std::size_t clients, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   client_.reset();
-  while (server_ != nullptr && server_->connections() > 0 &&
+  while (server_ != nullptr && server_->gone() < clients &&
          std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kPause);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 
 #include "base/result.h"
@@ -22,9 +23,10 @@ class OwnStore {
 
   RendezvousStore& store() { return *client_; }
 
-  // After a failure: goes on serving until nobody else is there any more, at most for `time`, for
-  // the others are to hear what is wrong and not that their store is gone.
-  void linger(std::chrono::milliseconds time);
+  // After a failure: goes on serving until `clients`, this one among them, have taken their leave,
+  // at most for `time`, for the others are to hear what is wrong and not that their store is gone,
+  // those too who have not come yet.
+  void linger(std::size_t clients, std::chrono::milliseconds time);
 
  private:
   OwnStore(std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client)

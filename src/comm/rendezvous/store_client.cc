@@ -28,6 +28,14 @@ Result<std::unique_ptr<StoreClient>> StoreClient::connect(const Endpoint& endpoi
   return std::unique_ptr<StoreClient>(new StoreClient(endpoint, std::move(*fd)));
 }
 
+// The server counts it (OwnStore::linger); nobody waits until it has heard.
+StoreClient::~StoreClient() {
+  if (fd_.is_open()) {
+    const std::string frame = encode_frame({"leave"});
+    static_cast<void>(::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  }
+}
+
 // A connection that still owes an answer is given up for a new one.
 Result<void> StoreClient::reconnect() {
   fd_.reset();

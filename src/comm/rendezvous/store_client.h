@@ -16,6 +16,9 @@ class StoreClient final : public RendezvousStore {
   // Waits for the server to listen, at most for `time`.
   static Result<std::unique_ptr<StoreClient>> connect(const Endpoint& endpoint,
                                                       std::chrono::milliseconds time);
+  ~StoreClient() override;  // takes its leave
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
 
   Result<std::string> claim(const std::string& key, const std::string& value) override;
   // After a kDeadline the next call makes a new connection.

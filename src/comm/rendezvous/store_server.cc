@@ -41,7 +41,7 @@ struct StoreServer::State {
   KeptFromChildren kept;
   std::optional<Doorstep> doorstep;
   std::list<Connection> connections;
-  std::atomic<std::size_t> count = 0;  // of them, for other threads
+  std::atomic<std::size_t> gone = 0;  // clients that took their leave
   std::map<std::string, std::string> values;
   std::size_t bytes = 0;  // of keys and values
   std::jthread thread;
@@ -98,6 +98,8 @@ void StoreServer::State::answer(Connection& connection, const Fields& request) {
     connection.link.send({"value", values.contains(request[1]) ? "1" : "0"});
   } else if (!request.empty() && request[0] == "wait") {
     connection.waits_for = Fields(request.begin() + 1, request.end());
+  } else if (request.size() == 1 && request[0] == "leave") {
+    ++gone;
   } else {
     connection.link.send({"error", "no such request"});
   }
@@ -143,7 +145,6 @@ void StoreServer::State::serve(const std::stop_token& stop) {
     }
     answer_waiting();
     connections.remove_if([](const Connection& connection) { return connection.is_over; });
-    count = connections.size();
   }
 }
 
@@ -154,8 +155,8 @@ StoreServer::~StoreServer() {
   ::eventfd_write(state_->wake.get(), 1);
 }
 
-std::size_t StoreServer::connections() const {
-  return state_->count;
+std::size_t StoreServer::gone() const {
+  return state_->gone;
 }
 
 std::uint16_t StoreServer::port() const {

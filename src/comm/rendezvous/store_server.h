@@ -29,7 +29,7 @@ class StoreServer {
   ~StoreServer();  // closes all connections
 
   std::uint16_t port() const;
-  std::size_t connections() const;  // of clients, at the moment
+  std::size_t gone() const;  // clients that took their leave
 
  private:
   struct State;
