@@ -71,6 +71,9 @@ class LateTransport final : public comm::Transport {
   }
   void unmap() override { inner_->unmap(); }
   bool reaches_all_memory() override { return inner_->reaches_all_memory(); }
+  bool is_readable(std::span<const std::byte> bytes) override { return inner_->is_readable(bytes); }
+  void give_up() override { inner_->give_up(); }
+  bool has_given_up(std::int32_t peer) override { return inner_->has_given_up(peer); }
   Result<void> fetch(std::int32_t peer, std::uint64_t address, std::span<std::byte> into) override {
     return inner_->fetch(peer, address, into);
   }

@@ -164,6 +164,10 @@ Result<void> Communicator::sweep(std::chrono::milliseconds limit) {
   return {};
 }
 
+bool Communicator::copies_once() const {
+  return state_->collectives.copies_once();
+}
+
 std::string Communicator::table() const {
   return to_string(state_->parts.choices);
 }

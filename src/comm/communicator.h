@@ -119,6 +119,9 @@ class Communicator {
   std::int32_t rank() const;
   std::int32_t size() const;
   const World& world() const;
+  // Whether the kernel reads private memory of the ranks for each other (Algorithm::kSingleCopy);
+  // false before an operation has asked.
+  bool copies_once() const;
 
   Result<Work> issue(Operation operation);
   // issue() and wait(), without the detour where it can: for small blocking operations.

@@ -105,7 +105,8 @@ Result<void> Collectives::execute(const Task& task, const Operation& operation,
   }
   if (needed != Reach::kMessages && !is_alone) {
     YARD_TRY(const Reach reach, executor_.meet(task));
-    may_be_copied_ = may_be_copied_ && reach != Reach::kMessages;
+    may_be_copied_ = executor_.reaches_all();
+    copies_once_ = may_be_copied_;
     if (reach < needed) {
       choice = chooser_.choose(checked.request, element, reach);
     }

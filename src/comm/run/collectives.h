@@ -3,6 +3,7 @@
 // decides with the other ranks whether their buffers can be used directly, executes, records.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,9 @@ class Collectives {
                        Patience patience);
   // For the operations that follow; when none is under way.
   void use(const Choices& choices);
+  // From any thread: whether the kernel reads private memory of ranks for each other; false before
+  // an operation has asked.
+  bool copies_once() const { return copies_once_.load(std::memory_order_relaxed); }
   // From any thread: the operation that is being performed is waited for.
   void hurry() { executor_.set_patience(Patience::kSpin); }
 
@@ -56,7 +60,8 @@ class Collectives {
   Executor executor_;
   Chooser chooser_;
   MeshBuffers mesh_;
-  bool may_be_copied_ = true;  // until a meeting says that the kernel does not
+  bool may_be_copied_ = true;              // until a meeting says that the kernel does not
+  std::atomic<bool> copies_once_ = false;  // since one said that it does
   Limits limits_;
   PlanCache plans_;
   // The last plan of an uneven operation, and the rest of what it depends on.

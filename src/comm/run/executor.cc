@@ -11,7 +11,6 @@ namespace trainyard::comm {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);  // between two looks at the fault
-constexpr auto kReason = std::chrono::seconds(2);       // until a death has a name
 constexpr std::size_t kWindowBlock = std::size_t{1} << 20;
 // Results of larger operations do not stay in a cache until someone reads them.
 constexpr std::size_t kStreaming = std::size_t{16} << 20;
@@ -43,6 +42,7 @@ void Executor::begin(const Task& task) {
 Result<void> Executor::perform(const Task& task, const Plan& plan) {
   begin(task);
   window_ = plan.window;
+  reads_others_ = plan.schedule.windows;
   const std::size_t scratch = plan.schedule.scratch * element_;
   if (scratch > scratch_bytes_) {
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
@@ -51,6 +51,9 @@ Result<void> Executor::perform(const Task& task, const Plan& plan) {
   const bool is_done = walk(plan) && settle();
   if (plan.schedule.windows) {
     transport_.unmap();
+    if (!is_done) {
+      transport_.give_up();
+    }
   }
   return is_done ? Result<void>() : fault_.error();
 }
@@ -97,6 +100,9 @@ bool Executor::run_step(const Step& step, bool may_stay, std::uint64_t k, std::u
   }
   if (!step.read.empty() && reach_ == Reach::kCopied) {
     return fetch(step, piece, move);
+  }
+  if (reads_others_ && step.token && !step.to.empty() && !are_all_there()) {
+    return false;
   }
   if (!collect(step, piece, move)) {
     return false;
@@ -237,36 +243,6 @@ Executor::Stores Executor::stores_for(const Step& step, const Piece& piece,
           .own = store(is_streaming_ && !move.stays)};
 }
 
-// A part of another rank's input into the output. In blocks, as in apply().
-bool Executor::fetch(const Step& step, const Piece& piece, const Move& move) {
-  const std::int32_t peer = step.read.front();
-  const std::uint64_t from =
-      inputs_[static_cast<std::size_t>(peer)] + (step.remote->offset + piece.begin) * element_;
-  for (std::size_t at = 0; at < piece.bytes; at += kWindowBlock) {
-    const std::size_t bytes = std::min(kWindowBlock, piece.bytes - at);
-    const Result<void> fetched = transport_.fetch(peer, from + at, {move.store + at, bytes});
-    if (!fetched) {
-      raise_out_of_reach(peer, fetched.error());
-    }
-    if (fault_.is_raised()) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Memory that is not there any more is most often that of a rank that has ended or given up:
-// whoever watches over it knows why, and is given the time to say so.
-void Executor::raise_out_of_reach(std::int32_t peer, const Error& why) {
-  const auto until = std::chrono::steady_clock::now() + kReason;
-  while (std::chrono::steady_clock::now() < until) {
-    if (!pause(peer)) {
-      return;
-    }
-  }
-  fault_.raise(out_of_reach(scene(), peer, why));
-}
-
 bool Executor::send(const Step& step, const Piece& piece, const Move& move) {
   if (window_ != 0 && !wait_for_window(step.to.front())) {
     return false;
@@ -327,63 +303,6 @@ bool Executor::settle() {
   return wait_until([&] { return transport_.flush(); }, -1);
 }
 
-Result<Reach> Executor::meet(const Task& task) {
-  begin(task);
-  struct Invitation {
-    Window input;
-    Window output;
-    std::uint64_t address = 0;  // of the input
-    std::uint64_t reaches_all = 0;
-  };
-  // An operation with one buffer, such as a broadcast, shows it twice.
-  const std::span<const std::byte> output = task.output.empty() ? task.input : task.output;
-  const std::span<const std::byte> input = task.input.empty() ? output : task.input;
-  const Invitation own{.input = transport_.window_of(input),
-                       .output = transport_.window_of(output),
-                       .address = reinterpret_cast<std::uint64_t>(input.data()),
-                       .reaches_all = transport_.reaches_all_memory() ? 1U : 0U};
-  std::span<std::byte> slot;
-  if (!reserve(others_, sizeof(own), &slot)) {
-    return fault_.error();
-  }
-  std::memcpy(slot.data(), &own, sizeof(own));
-  transport_.publish(others_, task.label);
-  bool is_mapped = own.input.heap != 0 && own.output.heap != 0;
-  bool is_copied = own.reaches_all != 0;
-  for (const std::int32_t peer : others_) {
-    const Inbound* inbound = receive(peer, {}, sizeof(Invitation));
-    if (inbound == nullptr) {
-      return fault_.error();
-    }
-    Invitation theirs;
-    std::memcpy(&theirs, inbound->bytes.data(), sizeof(theirs));
-    transport_.release(peer);
-    inputs_[static_cast<std::size_t>(peer)] = theirs.address;
-    is_copied = is_copied && theirs.reaches_all != 0;
-    is_mapped = is_mapped && theirs.input.heap != 0 && theirs.output.heap != 0;
-    if (is_mapped) {
-      // Their descriptors may come a little later than this message.
-      Mapped& mapped = mapped_[static_cast<std::size_t>(peer)];
-      const bool has_come = wait_until(
-          [&] {
-            mapped.input = transport_.map(peer, theirs.input);
-            mapped.output = transport_.map(peer, theirs.output);
-            return mapped.input != nullptr && mapped.output != nullptr;
-          },
-          peer);
-      if (!has_come) {
-        return fault_.error();
-      }
-    }
-  }
-  if (!is_mapped) {
-    transport_.unmap();
-  }
-  const Reach without_maps = is_copied ? Reach::kCopied : Reach::kMessages;
-  reach_ = is_mapped ? Reach::kMapped : without_maps;
-  return reach_;
-}
-
 bool Executor::reserve(std::span<const std::int32_t> peers, std::size_t bytes,
                        std::span<std::byte>* slot) {
   return wait_until(
@@ -414,16 +333,6 @@ const Inbound* Executor::accept(std::int32_t peer, const Inbound* inbound, std::
   }
   fault_.raise(disagreement(scene(), peer, inbound->label, inbound->bytes.size(), bytes));
   return nullptr;
-}
-
-template <typename Ready>
-bool Executor::wait_until(const Ready& ready, std::int32_t peer) {
-  while (!ready()) {
-    if (!pause(peer)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 // False when there is nothing to wait for any more.

@@ -10,9 +10,10 @@
 // looks at the Fault and at the deadline of the operation. After an error the communicator is
 // closed, and the executor is of no more use.
 //
-// Memory of other ranks, where a schedule has windows, is mapped, or read by the kernel. The
-// operation is not done before the meeting at its end, so that what a rank that failed left there
-// is never taken for a result.
+// Memory of other ranks, where a schedule has windows, is mapped, or read by the kernel. A rank
+// that ends such an operation with an error says so before its caller has the buffers again, and
+// the others look for that after they have read: what it does with them is never taken for a
+// result.
 #pragma once
 
 #include <atomic>
@@ -63,6 +64,9 @@ class Executor {
   // is the first meeting of a schedule with windows, which perform() then leaves out. kCopied is
   // for single_copy only.
   Result<Reach> meet(const Task& task);
+  // Whether, at the last meeting, the kernel read the memory of any rank for any other, be the
+  // buffers of that operation what they may.
+  bool reaches_all() const { return reaches_all_; }
 
  private:
   struct Piece {
@@ -98,6 +102,7 @@ class Executor {
   Stores stores_for(const Step& step, const Piece& piece, const Move& move) const;
   bool send(const Step& step, const Piece& piece, const Move& move);
   bool fetch(const Step& step, const Piece& piece, const Move& move);
+  bool are_all_there();
   void raise_out_of_reach(std::int32_t peer, const Error& why);
   bool wait_for_window(std::int32_t peer);
   bool wait_for_sent(const std::byte* begin, std::size_t bytes);
@@ -107,7 +112,14 @@ class Executor {
   const Inbound* accept(std::int32_t peer, const Inbound* inbound, std::size_t bytes);
   bool reserve(std::span<const std::int32_t> peers, std::size_t bytes, std::span<std::byte>* slot);
   template <typename Ready>
-  bool wait_until(const Ready& ready, std::int32_t peer);
+  bool wait_until(const Ready& ready, std::int32_t peer) {
+    while (!ready()) {
+      if (!pause(peer)) {
+        return false;
+      }
+    }
+    return true;
+  }
   bool pause(std::int32_t peer);
   Scene scene() const { return {setting_.name, setting_.rank, task_->label}; }
   void raise_deadline(std::int32_t peer);
@@ -124,6 +136,7 @@ class Executor {
   const Task* task_ = nullptr;
   std::size_t element_ = 1;
   std::uint64_t window_ = 0;  // of the plan
+  bool reads_others_ = false;
   bool is_average_ = false;
   bool is_streaming_ = false;  // so large that its results leave the caches anyway
   std::chrono::steady_clock::time_point started_;  // of its first wait
@@ -141,6 +154,7 @@ class Executor {
   };
   // Of the last meeting; by rank.
   Reach reach_ = Reach::kMessages;
+  bool reaches_all_ = false;
   std::vector<Mapped> mapped_;         // with kMapped
   std::vector<std::uint64_t> inputs_;  // addresses in the memory of that rank, with kCopied
 };

@@ -48,6 +48,7 @@ class Sweep {
   };
 
   Result<bool> make_buffers();
+  Result<bool> try_single_copy();
   Result<void> first_pass(const std::vector<SweepCase>& cases);
   Result<void> more_passes();
   Result<bool> all_are(bool own);
@@ -114,6 +115,15 @@ Result<bool> Sweep::make_buffers() {
     std::memset(mapped_.other.get(), 0, largest_);
   }
   return all_are(is_mapped);
+}
+
+Result<bool> Sweep::try_single_copy() {
+  if (!is_available(Algorithm::kSingleCopy, OpKind::kAllGather, communicator_.world())) {
+    return false;
+  }
+  const SweepCase one{.kind = OpKind::kAllGather, .bytes = kSmallestSweep};
+  YARD_TRY(communicator_.run(operation_of(one, {.algorithm = Algorithm::kSingleCopy})));
+  return communicator_.copies_once();
 }
 
 Operation Sweep::operation_of(const SweepCase& one, const Choice& choice) const {
@@ -272,7 +282,8 @@ Result<Choices> Sweep::run() {
     return before_;
   }
   YARD_TRY(const bool is_mapped, make_buffers());
-  YARD_TRY(first_pass(sweep_cases(communicator_.world(), is_mapped, largest_)));
+  YARD_TRY(const bool copies_once, try_single_copy());
+  YARD_TRY(first_pass(sweep_cases(communicator_.world(), is_mapped, copies_once, largest_)));
   YARD_TRY(more_passes());
   YARD_TRY(agree_on_times());
   YARD_TRY(const std::string text,

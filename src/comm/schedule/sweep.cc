@@ -36,12 +36,13 @@ bool may_be_best(Algorithm algorithm, std::uint64_t bytes) {
 }
 
 std::vector<Choice> candidates_of(OpKind kind, std::uint64_t bytes, const World& world,
-                                  bool windows) {
+                                  bool windows, bool copies_once) {
   std::vector<Choice> candidates;
   for (const Algorithm algorithm : kAlgorithms) {
     const bool is_window = algorithm == Algorithm::kWindow;
     if (!is_available(algorithm, kind, world) || !may_be_best(algorithm, bytes) ||
-        (is_window && !windows) || (algorithm == Algorithm::kSingleCopy && windows)) {
+        (is_window && !windows) ||
+        (algorithm == Algorithm::kSingleCopy && (windows || !copies_once))) {
       continue;
     }
     for (const std::uint64_t piece : kPieces) {
@@ -64,7 +65,8 @@ int repeats_of(std::uint64_t bytes) {
 
 }  // namespace
 
-std::vector<SweepCase> sweep_cases(const World& world, bool windows, std::uint64_t largest) {
+std::vector<SweepCase> sweep_cases(const World& world, bool windows, bool copies_once,
+                                   std::uint64_t largest) {
   std::vector<SweepCase> cases;
   for (std::uint64_t bytes = kSmallestSweep; bytes <= largest; bytes *= 4) {
     for (const OpKind kind : kKinds) {
@@ -73,7 +75,7 @@ std::vector<SweepCase> sweep_cases(const World& world, bool windows, std::uint64
                       .windows = with,
                       .bytes = bytes,
                       .repeats = repeats_of(bytes),
-                      .candidates = candidates_of(kind, bytes, world, with)};
+                      .candidates = candidates_of(kind, bytes, world, with, copies_once)};
         if (one.candidates.size() > 1 && (windows || !with)) {
           cases.push_back(std::move(one));
         }

@@ -27,8 +27,9 @@ inline constexpr std::uint64_t kSmallestSweep = std::uint64_t{1} << 10;
 inline constexpr std::uint64_t kLargestSweep = std::uint64_t{16} << 20;
 
 // Sizes ascend, so that what there is time for is complete up to some size. Without cases for which
-// there is but one candidate. `windows`: also by buffers that all ranks map; one host only.
-std::vector<SweepCase> sweep_cases(const World& world, bool windows,
+// there is but one candidate. `windows`: also by buffers that all ranks map; `copies_once`: the
+// kernel reads private ones for others. Both on one host only.
+std::vector<SweepCase> sweep_cases(const World& world, bool windows, bool copies_once,
                                    std::uint64_t largest = kLargestSweep);
 
 // What rank 0 knows when it decides whether to go on.

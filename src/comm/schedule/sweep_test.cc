@@ -27,43 +27,46 @@ std::set<Algorithm> algorithms_in(const std::vector<SweepCase>& cases, OpKind ki
 }
 
 TEST(SweepCases, TryWhatIsThereInThisWorld) {
-  const auto near = algorithms_in(sweep_cases(kOneHost, true), OpKind::kAllGather);
+  const auto near = algorithms_in(sweep_cases(kOneHost, true, true), OpKind::kAllGather);
   EXPECT_TRUE(near.contains(Algorithm::kWindow));
   EXPECT_FALSE(near.contains(Algorithm::kMesh));
 
-  const auto far = algorithms_in(sweep_cases(kTwoHosts, false), OpKind::kAllGather);
+  const auto far = algorithms_in(sweep_cases(kTwoHosts, false, true), OpKind::kAllGather);
   EXPECT_TRUE(far.contains(Algorithm::kMesh));
   EXPECT_FALSE(far.contains(Algorithm::kWindow));
-  EXPECT_TRUE(algorithms_in(sweep_cases(kTwoHosts, false), OpKind::kAllReduce)
+  EXPECT_TRUE(algorithms_in(sweep_cases(kTwoHosts, false, true), OpKind::kAllReduce)
                   .contains(Algorithm::kBalanced));
 }
 
 TEST(SweepCases, AskForWindowsOnlyWhereBuffersAreWindows) {
-  for (const SweepCase& one : sweep_cases(kOneHost, true)) {
+  for (const SweepCase& one : sweep_cases(kOneHost, true, true)) {
     const bool has = std::any_of(one.candidates.begin(), one.candidates.end(),
                                  [](const Choice& c) { return c.algorithm == Algorithm::kWindow; });
     EXPECT_EQ(has, one.windows);
   }
-  for (const SweepCase& one : sweep_cases(kOneHost, false)) {
+  for (const SweepCase& one : sweep_cases(kOneHost, false, true)) {
     EXPECT_FALSE(one.windows);
   }
 }
 
 TEST(SweepCases, CopyOnceOnlyWhereBuffersAreNoWindows) {
-  for (const SweepCase& one : sweep_cases(kOneHost, true)) {
+  for (const SweepCase& one : sweep_cases(kOneHost, true, true)) {
     for (const Choice& choice : one.candidates) {
       EXPECT_FALSE(one.windows && choice.algorithm == Algorithm::kSingleCopy);
     }
   }
-  EXPECT_TRUE(algorithms_in(sweep_cases(kOneHost, false), OpKind::kAllGather)
+  EXPECT_TRUE(algorithms_in(sweep_cases(kOneHost, false, true), OpKind::kAllGather)
                   .contains(Algorithm::kSingleCopy));
-  EXPECT_FALSE(algorithms_in(sweep_cases(kTwoHosts, false), OpKind::kAllGather)
+  EXPECT_FALSE(algorithms_in(sweep_cases(kTwoHosts, false, true), OpKind::kAllGather)
                    .contains(Algorithm::kSingleCopy));
+  EXPECT_FALSE(algorithms_in(sweep_cases(kOneHost, false, false), OpKind::kAllGather)
+                   .contains(Algorithm::kSingleCopy))
+      << "it would be another one under that name";
 }
 
 TEST(SweepCases, GrowSoThatWhatWasMeasuredIsCompleteUpToASize) {
   for (const World& world : {kOneHost, kTwoHosts}) {
-    const std::vector<SweepCase> cases = sweep_cases(world, false);
+    const std::vector<SweepCase> cases = sweep_cases(world, false, true);
     EXPECT_TRUE(std::is_sorted(cases.begin(), cases.end(),
                                [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));
     EXPECT_EQ(cases.back().bytes, kLargestSweep);
@@ -71,7 +74,7 @@ TEST(SweepCases, GrowSoThatWhatWasMeasuredIsCompleteUpToASize) {
 }
 
 TEST(SweepCases, LeaveNothingToMeasureWhereNothingIsToChoose) {
-  for (const SweepCase& one : sweep_cases(kTwoHosts, false)) {
+  for (const SweepCase& one : sweep_cases(kTwoHosts, false, true)) {
     EXPECT_GT(one.candidates.size(), 1U);
   }
 }

@@ -101,10 +101,17 @@ class Transport {
   // the memory back. Nobody writes to such memory: a rank that had stopped for a while would write
   // to what its owner, who has given the operation up, uses for something else.
   virtual bool reaches_all_memory() { return false; }
+  // Whether the kernel can read these bytes of this rank's own for others: not those of a device.
+  virtual bool is_readable(std::span<const std::byte> /*bytes*/) { return false; }
   virtual Result<void> fetch(std::int32_t /*peer*/, std::uint64_t /*address*/,
                              std::span<std::byte> /*into*/) {
     return Error{Code::kUnimplemented, "this transport reaches no memory"};
   }
+
+  // This rank ends an operation with an error, and its buffers are its caller's again: said before
+  // that is so. What a peer that has said it let others read since then counts for nothing.
+  virtual void give_up() {}
+  virtual bool has_given_up(std::int32_t /*peer*/) { return false; }
 
   // The store instruction that suits messages of this size, measured.
   virtual bool prefers_non_temporal(std::size_t bytes) const = 0;

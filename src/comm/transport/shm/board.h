@@ -22,7 +22,8 @@ class Board {
  public:
   static constexpr std::size_t kKeptOperations = 64;
   static constexpr std::size_t kMaxCpus = 1024;
-  enum Flag : std::uint32_t { kAttached = 1, kLeft = 2 };
+  // kGaveUp: an operation has ended with an error, and its buffers are no longer what they were.
+  enum Flag : std::uint32_t { kAttached = 1, kLeft = 2, kGaveUp = 4 };
 
   void raise(Flag flag) { flags_.fetch_or(flag, std::memory_order_acq_rel); }
   bool has(Flag flag) const { return (flags_.load(std::memory_order_acquire) & flag) != 0; }

@@ -44,6 +44,20 @@ bool reaches(const MemoryCard& card) {
          seen == card.token;
 }
 
+bool is_own_readable(std::span<const std::byte> bytes) {
+  if (bytes.empty()) {
+    return true;
+  }
+  std::array<std::byte, 2> seen = {};
+  const iovec here{.iov_base = seen.data(), .iov_len = seen.size()};
+  // The kernel only reads them.
+  auto* const begin = const_cast<std::byte*>(bytes.data());
+  const std::array<iovec, 2> there = {iovec{.iov_base = begin, .iov_len = 1},
+                                      iovec{.iov_base = begin + bytes.size() - 1, .iov_len = 1}};
+  return process_vm_readv(getpid(), &here, 1, there.data(), there.size(), 0) ==
+         static_cast<ssize_t>(seen.size());
+}
+
 Result<void> read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> into) {
   while (!into.empty()) {
     const iovec here{.iov_base = into.data(), .iov_len = into.size()};

@@ -38,6 +38,10 @@ class OwnMemory {
 // Whether this process can read the memory of the one that showed this card.
 bool reaches(const MemoryCard& card);
 
+// Whether the kernel reads the first and the last of these bytes of this process: it does not for
+// those of a device, wherever the process may. True for none.
+bool is_own_readable(std::span<const std::byte> bytes);
+
 // Exactly so many bytes from `address` of process `pid`. kUnavailable with the system's reason when
 // not all of them could be read: the process ended, or gave the memory back.
 Result<void> read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> into);

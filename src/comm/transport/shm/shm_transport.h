@@ -72,7 +72,12 @@ class ShmTransport final : public Transport {
   std::byte* map(std::int32_t peer, Window window) override;
   void unmap() override { lent_.clear(); }
   bool reaches_all_memory() override;
+  bool is_readable(std::span<const std::byte> bytes) override { return is_own_readable(bytes); }
   Result<void> fetch(std::int32_t peer, std::uint64_t address, std::span<std::byte> into) override;
+  void give_up() override { segment_->board(options_.index).raise(Board::kGaveUp); }
+  bool has_given_up(std::int32_t peer) override {
+    return segment_->board(index_of(peer)).has(Board::kGaveUp);
+  }
   bool prefers_non_temporal(std::size_t bytes) const override;
 
  private:
