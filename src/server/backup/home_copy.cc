@@ -38,6 +38,18 @@ std::optional<struct stat> status_of(const Path& path) {
   return ::lstat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
 }
 
+// What says that it is a draft goes last, so that one that is killed meanwhile still is.
+Result<void> remove_draft(const Path& draft) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator it(draft, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    if (it->path().filename() != kUnfinished) {
+      YARD_TRY(remove_tree(it->path()));
+    }
+  }
+  return failed ? errno_error("listing " + draft.string(), failed.value()) : remove_tree(draft);
+}
+
 // Makes room for a draft: removes that of a copy that was killed.
 Result<void> remove_old(const Path& draft) {
   // An empty one is of a copy that was killed at its very beginning.
@@ -49,7 +61,7 @@ Result<void> remove_old(const Path& draft) {
     return Error{Code::kAlreadyExists, draft.string() + " is in the way: move it elsewhere"};
   }
   YARD_TRY(FileLock::acquire(draft / kUnfinished));  // else another one is at work on it
-  return remove_tree(draft);
+  return remove_draft(draft);
 }
 
 // The owner of the directory that `draft` will replace; what is linked is his already.
@@ -89,7 +101,7 @@ class WholeCopy {
     }
     auto done = fill(from, finish);
     if (!done) {
-      static_cast<void>(remove_tree(draft_));
+      static_cast<void>(remove_draft(draft_));
     }
     return done;
   }
