@@ -42,6 +42,13 @@ def path_of(world, what, rank, name="world"):
     return world.store / urllib.parse.quote(f"trainyard/{name}/{what}/{rank}", safe="")
 
 
+def tell(world, what, rank, entry):
+    """All of it at once: ranks may be looking."""
+    made = world.store / ".made"
+    made.write_bytes(entry)
+    made.rename(path_of(world, what, rank))
+
+
 def fields_of(entry):
     fields, rest = [], entry[8:]
     while rest:
@@ -87,7 +94,7 @@ def test_a_rank_that_announced_itself_and_died_is_missing_too(make_world, cable)
     world[0].begin("create", join_timeout=3)
     fields = fields_of(own_entry(world))
     fields[0], fields[2], fields[3], fields[4] = b"1", b"elsewhere", b"host-7", b"4711"
-    path_of(world, "rank", 1).write_bytes(entry_of(fields, like=own_entry(world)))
+    tell(world, "rank", 1, entry_of(fields, like=own_entry(world)))
     # Its ports are open now: noise must not keep the world from noticing.
     ports = wait_for(lambda: cable.listeners(0), 10, "open ports")
     shout(cable, ports)
@@ -153,7 +160,7 @@ def test_another_version_of_the_protocol_is_named_with_ours(make_world):
     world = make_world("shm2")
     world[0].begin("create", join_timeout=5)
     own = own_entry(world)
-    path_of(world, "rank", 1).write_bytes(entry_of(fields_of(own), version=99))
+    tell(world, "rank", 1, entry_of(fields_of(own), version=99))
     answer = world[0].answer()
     assert answer.code == "CONFLICT"
     assert answer.ended - answer.began < patience(2)
@@ -163,7 +170,7 @@ def test_another_version_of_the_protocol_is_named_with_ours(make_world):
 
 def test_an_entry_that_is_none_is_an_error(make_world):
     world = make_world("shm2")
-    path_of(world, "rank", 1).write_bytes(b"something else")
+    tell(world, "rank", 1, b"something else")
     answer = world[0].do("create", join_timeout=5)
     assert answer.code == "CORRUPT"
     assert "reading the entry of rank 1" in answer.error
