@@ -38,8 +38,8 @@ std::string variable_of(std::string_view key) {
 
 // As pip reads words for yes and no; what is neither, it refuses.
 bool is_no(std::string_view value) {
-  static constexpr std::array<std::string_view, 6> kNo = {"n", "no", "f", "false", "off", "0"};
-  return std::find(kNo.begin(), kNo.end(), lower(value)) != kNo.end();
+  static constexpr std::array<std::string_view, 6> kWords = {"n", "no", "f", "false", "off", "0"};
+  return std::find(kWords.begin(), kWords.end(), lower(value)) != kWords.end();
 }
 
 using Tell = std::function<void(const std::string& value, UvSettings&)>;
