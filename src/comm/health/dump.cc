@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "comm/health/names.h"
+#include "comm/health/status_file.h"
 #include "formats/json.h"
 
 namespace trainyard::comm {
@@ -53,7 +54,7 @@ void FlightDump::write(const std::optional<Error>& fault, const std::string& rec
   if (fault) {
     head["fault"] = fault->message;
   }
-  const Result<void> written = write_file(file, dump_json(head) + "\n" + record);
+  const Result<void> written = write_beside_status(file, dump_json(head) + "\n" + record);
   log_warning(written ? fmt::format("{}; its flight record is {}", what, file.string())
                       : fmt::format("{}; its flight record cannot be written: {}", what,
                                     written.error().message));

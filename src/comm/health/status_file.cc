@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -19,12 +20,11 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::string_view kPrefix = "rank-";
+constexpr std::string_view kMaking = ".rank-";
 constexpr int kTries = 1000;
 
-// Files in the making have a dot before their names.
 bool is_status_file(std::string_view name) {
-  return name.starts_with(kPrefix) ||
-         (name.starts_with('.') && name.substr(1).starts_with(kPrefix));
+  return name.starts_with(kPrefix) || name.starts_with(kMaking);
 }
 
 // One at a time makes and removes files of a folder: between a look at a name and its removal
@@ -67,13 +67,13 @@ struct Locked {
   Fd lock;
 };
 
-// An errno, or 0. A signal that comes amid it undoes it on a tmpfs.
-int allocate(int fd, std::size_t bytes) {
+// A signal that comes amid it undoes it on a tmpfs.
+Result<void> allocate(int fd, std::size_t bytes) {
   int status = EINTR;
   while (status == EINTR) {
     status = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
   }
-  return status;
+  return status == 0 ? Result<void>() : errno_error("allocate its blocks", status);
 }
 
 // A new file of the pattern `name`, locked. Waits for those who look, for a moment, whose it is.
@@ -83,9 +83,30 @@ Result<Locked> make_locked(std::string& name) {
   made.lock = Fd(::open(same.c_str(), O_RDONLY | O_CLOEXEC));
   if (!made.fd.is_open() || !made.lock.is_open() || ::flock(made.lock.get(), LOCK_EX) != 0 ||
       ::fchmod(made.fd.get(), 0644) != 0) {
-    return errno_error("make the status file " + name, errno);
+    return errno_error("make " + name, errno);
   }
   return made;
+}
+
+// A file that has its name once it is filled.
+Result<Locked> make_filled(const Path& path, const std::function<Result<void>(int fd)>& fill) {
+  // Again when somebody took it for unowned in the moment before it was locked.
+  for (int left = kTries; true; --left) {
+    std::string name = path.parent_path() / (std::string(kMaking) + "XXXXXX");
+    YARD_TRY(Locked made, make_locked(name));
+    if (auto filled = fill(made.fd.get()); !filled) {
+      ::unlink(name.c_str());
+      return filled.error().in("making " + path.string());
+    }
+    if (::rename(name.c_str(), path.c_str()) == 0) {
+      return made;
+    }
+    const int reason = errno;
+    if (reason != ENOENT || left == 0) {
+      ::unlink(name.c_str());
+      return errno_error("make " + path.string(), reason);
+    }
+  }
 }
 
 }  // namespace
@@ -93,21 +114,15 @@ Result<Locked> make_locked(std::string& name) {
 Result<StatusFile> StatusFile::make(const Path& path, std::size_t bytes) {
   const Turn turn(path.parent_path());
   remove_unowned(path.parent_path());
-  // Again when somebody took it for unowned in the moment before it was locked.
-  for (int left = kTries; true; --left) {
-    std::string name = path.parent_path() / ("." + path.filename().string() + ".XXXXXX");
-    YARD_TRY(Locked made, make_locked(name));
-    // All of it now: a full disk would kill who writes to a mapped hole.
-    errno = allocate(made.fd.get(), bytes);
-    if (errno == 0 && ::rename(name.c_str(), path.c_str()) == 0) {
-      return StatusFile(path, std::move(made.fd), std::move(made.lock));
-    }
-    if (errno != ENOENT || left == 0) {
-      const int reason = errno;
-      ::unlink(name.c_str());
-      return errno_error("make the status file " + path.string(), reason);
-    }
-  }
+  // All of it now: a full disk would kill who writes to a mapped hole.
+  YARD_TRY(Locked made, make_filled(path, [bytes](int fd) { return allocate(fd, bytes); }));
+  return StatusFile(path, std::move(made.fd), std::move(made.lock));
+}
+
+Result<void> write_beside_status(const Path& path, std::string_view content) {
+  YARD_TRY(const Locked written,
+           make_filled(path, [content](int fd) { return write_all(fd, content); }));
+  return {};
 }
 
 StatusFile::~StatusFile() {

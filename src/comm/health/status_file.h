@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/file.h"
@@ -35,5 +36,9 @@ class StatusFile {
   Fd lock_;
   KeptFromChildren kept_;
 };
+
+// A file for people in the folder of status files, whole or not there. What is left where the
+// process is killed amid this goes with its status file. `path` ends in any other name than those.
+Result<void> write_beside_status(const Path& path, std::string_view content);
 
 }  // namespace trainyard::comm

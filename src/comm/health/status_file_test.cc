@@ -9,7 +9,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace trainyard::comm {
 namespace {
@@ -33,11 +36,11 @@ TEST_F(StatusFileTest, IsThereUntilItsEnd) {
 
 TEST_F(StatusFileTest, OfADeadProcessIsRemovedByTheNext) {
   ASSERT_TRUE(write_file(place("rank-7.world"), "of a process that is gone"));
-  ASSERT_TRUE(write_file(place(".rank-7.world.abcdef"), "of one that was killed as it began"));
+  ASSERT_TRUE(write_file(place(".rank-abcdef"), "of one that was killed as it began"));
   ASSERT_TRUE(write_file(place("flight-rank-7.world.jsonl"), "for people"));
   const auto file = StatusFile::make(place("rank-0.world"), 1);
   EXPECT_FALSE(has("rank-7.world"));
-  EXPECT_FALSE(has(".rank-7.world.abcdef"));
+  EXPECT_FALSE(has(".rank-abcdef"));
   EXPECT_TRUE(has("flight-rank-7.world.jsonl"));
 }
 
@@ -96,6 +99,46 @@ TEST_F(StatusFileTest, IsMadeThoughSignalsComeMeanwhile) {
   const itimerval never{};
   ASSERT_EQ(::setitimer(ITIMER_PROF, &never, nullptr), 0);
   ASSERT_EQ(::sigaction(SIGPROF, &before, nullptr), 0);
+}
+
+// Others look for the dead all the while, and find each file in the making for a moment unlocked.
+TEST_F(StatusFileTest, FilesForPeopleAreWrittenBesideThem) {
+  std::atomic<bool> done = false;
+  std::jthread others([&] {
+    while (!done) {
+      const auto file = StatusFile::make(place("rank-0.world"), 1);
+    }
+  });
+  const std::string content(10'000, 'x');
+  for (int turn = 0; turn < 1000; ++turn) {
+    const auto written = write_beside_status(place("flight-rank-1.world.jsonl"), content);
+    ASSERT_TRUE(written) << written.error().message;
+  }
+  done = true;
+  others.join();
+  EXPECT_EQ(*read_file(place("flight-rank-1.world.jsonl")), content);
+  std::filesystem::remove(place("flight-rank-1.world.jsonl"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->path()));
+}
+
+TEST_F(StatusFileTest, OfFilesForPeopleNothingIsLeftByAWriterThatIsKilled) {
+  const pid_t writer = ::fork();
+  ASSERT_GE(writer, 0);
+  if (writer == 0) {
+    ::signal(SIGXFSZ, SIG_DFL);
+    const rlimit small{.rlim_cur = 4096, .rlim_max = 4096};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    (void)write_beside_status(place("flight-rank-1.world.jsonl"), std::string(10'000, 'x'));
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(writer, &status, 0), writer);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_FALSE(std::filesystem::is_empty(folder_->path()));
+  { const auto next = StatusFile::make(place("rank-0.world"), 1); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->path()));
 }
 
 TEST_F(StatusFileTest, NeedsItsFolder) {
