@@ -14,6 +14,10 @@ char lower_char(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
+char upper_char(char c) {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+}
+
 template <typename T>
 Result<T> parse_number(std::string_view text, std::string_view kind) {
   T value{};
@@ -51,6 +55,12 @@ std::string_view trim(std::string_view text) {
 std::string lower(std::string_view text) {
   std::string result(text);
   std::transform(result.begin(), result.end(), result.begin(), lower_char);
+  return result;
+}
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), upper_char);
   return result;
 }
 

@@ -14,6 +14,7 @@ namespace trainyard {
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);  // blanks, tabs, CR and LF at both ends
 std::string lower(std::string_view text);      // ASCII only
+std::string upper(std::string_view text);      // ASCII only
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 

@@ -28,6 +28,10 @@ TEST(Lower, TouchesAsciiOnly) {
   EXPECT_EQ(lower("AbZ-\xc3\x84"), "abz-\xc3\x84");
 }
 
+TEST(Upper, ChangesAsciiOnly) {
+  EXPECT_EQ(upper("aBz-\xc3\xa4{`"), "ABZ-\xc3\xa4{`");
+}
+
 TEST(EqualIgnoringCase, ComparesWholeTexts) {
   EXPECT_TRUE(equal_ignoring_case("Content-MD5", "content-md5"));
   EXPECT_FALSE(equal_ignoring_case("content", "content-md5"));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/s3_service.h"
 
-#include <algorithm>
-
 #include "base/encoding.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "store/call.h"
 #include "store/handlers.h"
 #include "store/post_object.h"
@@ -96,10 +95,14 @@ void S3Service::handle_form(std::unique_ptr<http::Exchange> exchange, const Form
     log_error("s3: " + request.method + " " + request.path + ": " + answered.error().message +
               " request=" + request_id);
   }
-  http::Response response = !answered ? error_response(answered.error(), request.path, request_id)
-                            : answered->refused
-                                ? auth_error_response(*answered->refused, request.path, request_id)
-                                : std::move(answered->response);
+  http::Response response;
+  if (!answered) {
+    response = error_response(answered.error(), request.path, request_id);
+  } else if (const auto& refused = answered->refused) {
+    response = auth_error_response(*refused, request.path, request_id);
+  } else {
+    response = std::move(answered->response);
+  }
   add_request_id(response, request_id);
   if (target) {
     add_cors(store_, request, target->bucket, response);
@@ -110,9 +113,7 @@ void S3Service::handle_form(std::unique_ptr<http::Exchange> exchange, const Form
 std::string S3Service::next_request_id() {
   const auto now = clock_.now().time_since_epoch().count();
   const std::string seed = std::to_string(now) + "." + std::to_string(++requests_);
-  std::string id = to_hex(hash_of(HashKind::kMd5, seed)).substr(0, 16);
-  std::ranges::transform(id, id.begin(), [](char c) { return c >= 'a' ? c - 'a' + 'A' : c; });
-  return id;
+  return upper(to_hex(hash_of(HashKind::kMd5, seed)).substr(0, 16));
 }
 
 http::Response S3Service::error_response(const Error& error, std::string_view resource,

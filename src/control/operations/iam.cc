@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/operations/iam.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -26,9 +24,7 @@ constexpr std::string_view kTrust =
 
 // IAM hands out policies percent-encoded; clients decode them.
 json get_role(const std::string& name, const std::string& account) {
-  std::string id = sha256_hex(name).substr(0, kRoleIdLength);
-  std::ranges::transform(id, id.begin(),
-                         [](char c) { return c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c; });
+  const std::string id = upper(sha256_hex(name).substr(0, kRoleIdLength));
   return {{"Role",
            {{"Path", "/"},
             {"RoleName", name},

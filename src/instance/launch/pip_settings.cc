@@ -28,11 +28,8 @@ std::vector<std::string> words_of(std::string_view text, std::string_view separa
 }
 
 std::string variable_of(std::string_view key) {
-  std::string name = "PIP_";
-  for (const char letter : key) {
-    const bool is_lower = letter >= 'a' && letter <= 'z';
-    name += letter == '-' ? '_' : is_lower ? static_cast<char>(letter - 'a' + 'A') : letter;
-  }
+  std::string name = "PIP_" + upper(key);
+  std::ranges::replace(name, '-', '_');
   return name;
 }
 

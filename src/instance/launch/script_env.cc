@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "instance/launch/script_env.h"
 
+#include "base/text.h"
 #include "instance/launch/contract.h"
 #include "instance/launch/request.h"
 #include "instance/launch/variable_names.h"
@@ -138,7 +139,7 @@ Variables script_variables(const wire::Assignment& assignment, const Hyperparame
                            "user_entry_point",
                            "resource_config"}) {
     const json& value = training[name];
-    out["SM_" + upper_case(name)] = value.is_string() ? value.get<std::string>() : compact(value);
+    out["SM_" + upper(name)] = value.is_string() ? value.get<std::string>() : compact(value);
   }
   out.merge(named_channels(assignment).variables);
   out.merge(named_hyperparameters(all).variables);

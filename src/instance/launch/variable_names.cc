@@ -55,7 +55,7 @@ class Namer {
   }
 
  private:
-  std::string exact_name(std::string_view key) const { return prefix_ + upper_case(key); }
+  std::string exact_name(std::string_view key) const { return prefix_ + upper(key); }
 
   void set_exact() {
     for (const auto& [name, keys] : exact_) {
@@ -100,16 +100,6 @@ class Namer {
 };
 
 }  // namespace
-
-std::string upper_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'a' && c <= 'z') {
-      c = static_cast<char>(c - 'a' + 'A');
-    }
-  }
-  return out;
-}
 
 NamedVariables name_variables(std::string_view prefix, std::string_view kind,
                               const Variables& values) {

@@ -20,8 +20,6 @@
 
 namespace trainyard::instance {
 
-std::string upper_case(std::string_view text);  // ASCII only
-
 struct NamedVariables {
   Variables variables;
   std::vector<std::string> notes;

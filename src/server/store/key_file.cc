@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/store/key_file.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -16,13 +14,6 @@ constexpr std::size_t kSecretBytes = 20;
 
 Error bad_line(std::size_t number, std::string_view why) {
   return Error{Code::kInvalidArgument, fmt::format("line {} of the keys {}", number, why)};
-}
-
-std::string upper(std::string text) {
-  std::ranges::transform(text, text.begin(), [](char c) {
-    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  });
-  return text;
 }
 
 Result<AccessKeys> make_keys(const Path& file, Random& random) {
