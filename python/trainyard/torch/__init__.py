@@ -222,7 +222,8 @@ def register():
 
 
 def register_smddp():
-    """Makes "smddp" known, SageMaker's name: yard, and where there are GPUs, NCCL for their tensors."""
+    """Makes "smddp" known, SageMaker's name: yard, and where there are GPUs, NCCL for their tensors,
+    under the eyes of the library where TRAINYARD_WATCH_NCCL asks."""
     _register_chosen("smddp")
 
 

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous/meeting_folder.h"
 
-#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <system_error>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/log.h"
+#include "comm/rendezvous/sockets.h"
 
 namespace trainyard::comm {
 namespace {
@@ -25,19 +22,6 @@ bool is_old_socket(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) &&
          status.st_mtime + kYoung < std::time(nullptr);
-}
-
-// Asked once: a listener that is there may be too busy to take the connection.
-bool nobody_listens(const std::string& path) {
-  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (!fd.is_open() || path.size() >= sizeof(address.sun_path)) {
-    return false;
-  }
-  path.copy(address.sun_path, path.size());
-  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
-         errno == ECONNREFUSED;
 }
 
 }  // namespace

@@ -19,6 +19,11 @@ namespace {
 
 constexpr std::size_t kFields = 8;  // and the addresses
 
+// To be closed by a bracket.
+std::string names_of(const Member& member) {
+  return fmt::format("rank {} (pid {} on {}", member.rank, member.pid, member.host_name);
+}
+
 std::string key_of(std::string_view boot, const struct stat& place) {
   return fmt::format("{}/{}/{}", boot, place.st_dev, place.st_ino);
 }
@@ -108,13 +113,12 @@ Result<void> check_hosts(const Hosts& hosts, const std::vector<Member>& members)
 }
 
 std::string describe(const Member& member) {
-  return fmt::format("rank {} (pid {} on {})", member.rank, member.pid, member.host_name);
+  return names_of(member) + ")";
 }
 
 std::string describe_with_addresses(const Member& member) {
   constexpr std::size_t kShown = 3;
-  std::string text =
-      fmt::format("rank {} (pid {} on {}", member.rank, member.pid, member.host_name);
+  std::string text = names_of(member);
   for (std::size_t i = 0; i < std::min(member.addresses.size(), kShown); ++i) {
     text += ", " + member.addresses[i];
   }

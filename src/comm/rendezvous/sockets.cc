@@ -259,6 +259,15 @@ Result<Fd> connect_local(const std::string& name) {
   return errno_error("connect to the local socket " + name, errno);
 }
 
+bool nobody_listens(const std::string& name) {
+  const auto local = local_address(name);
+  const Fd fd = stream_socket(AF_UNIX);
+  return local && fd.is_open() &&
+         ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&local->address), local->length) !=
+             0 &&
+         errno == ECONNREFUSED;
+}
+
 Result<Fd> accept_one(int listener) {
   Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.is_open() && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {

@@ -64,6 +64,8 @@ class SilenceWatch {
 // of one network namespace, or a path.
 Result<Fd> listen_local(const std::string& name);
 Result<Fd> connect_local(const std::string& name);
+// Asked once: a listener that is there may be too busy to take the connection.
+bool nobody_listens(const std::string& name);
 
 // The next connection, or an Fd that is not open when there is none at the moment.
 Result<Fd> accept_one(int listener);
