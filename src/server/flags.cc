@@ -21,6 +21,7 @@ struct RawFlags {
   std::string region = "us-east-1";
   std::string log_level = "info";
   TlsFlags tls;
+  Domains domains;
   std::size_t workers = ServerConfig{}.workers;
   std::size_t queue = ServerConfig{}.queue;
   std::string network = "auto";
@@ -42,6 +43,7 @@ void describe(CLI::App& app, RawFlags& raw) {
                  "Serve https with this certificate (PEM, followed by those that vouch for it); "
                  "SIGHUP reads it again; `trainyard certificate` makes one");
   app.add_option("--tls-key", raw.tls.key, "The certificate's private key (PEM, not encrypted)");
+  raw.domains.describe(app);
   app.add_option("--workers", raw.workers, "Requests that are worked on at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 4'096));
@@ -87,7 +89,8 @@ Result<ServerConfig> config_of(const RawFlags& raw) {
                       .instance_cpus = raw.instance_cpus,
                       .tls = tls,
                       .workers = raw.workers,
-                      .queue = raw.queue};
+                      .queue = raw.queue,
+                      .domains = raw.domains.all()};
 }
 
 }  // namespace
@@ -143,6 +146,19 @@ Result<std::optional<http::TlsFiles>> tls_of(const TlsFlags& flags, const Endpoi
   YARD_TRY(files.certificate, absolute_path("--tls-cert", flags.certificate));
   YARD_TRY(files.key, absolute_path("--tls-key", flags.key));
   return std::optional(std::move(files));
+}
+
+void Domains::describe(CLI::App& app) {
+  app.add_option("--domain", given,
+                 "Serve buckets as BUCKET.DOMAIN, too; may be given more than once [localhost]");
+}
+
+std::vector<std::string> Domains::all() const {
+  std::vector<std::string> names = {"localhost"};
+  for (const std::string& name : given) {
+    names.push_back(lower(name));
+  }
+  return names;
 }
 
 Result<Path> absolute_path(std::string_view flag, const Path& path) {

@@ -14,6 +14,10 @@
 #include "base/result.h"
 #include "http/tls.h"
 
+namespace CLI {
+class App;
+}
+
 namespace trainyard::server {
 
 struct ServerConfig {
@@ -32,6 +36,7 @@ struct ServerConfig {
   std::optional<http::TlsFiles> tls = {};     // the API is served by https, by this certificate
   std::size_t workers = 128;                  // requests that are worked on at once
   std::size_t queue = 2'048;                  // requests that may wait for a worker
+  std::vector<std::string> domains = {"localhost"};  // that buckets are served below: Domains
 };
 
 // `args` without the verb. kInvalidArgument for values that do not go together: among others, an
@@ -55,6 +60,15 @@ struct TlsFlags {
 // Nothing for plain HTTP. kInvalidArgument for half of a pair, for https that may be insecure, and
 // for plain HTTP on an address that other machines reach, unless that is allowed.
 Result<std::optional<http::TlsFiles>> tls_of(const TlsFlags& flags, const Endpoint& endpoint);
+
+// Names below which buckets are served in virtual-host style, BUCKET.NAME, as --domain gives them.
+struct Domains {
+  std::vector<std::string> given;
+
+  void describe(CLI::App& app);
+  // Lower case, and localhost before them.
+  std::vector<std::string> all() const;
+};
 
 // `path`, which `flag` gave, from the working directory.
 Result<Path> absolute_path(std::string_view flag, const Path& path);

@@ -42,6 +42,12 @@ TEST(ParseFlags, TakesEveryFlag) {
   EXPECT_EQ(out.log_level, LogLevel::kDebug);
 }
 
+TEST(ParseFlags, TakesDomainsBesideLocalhost) {
+  EXPECT_EQ(config({}).domains, std::vector<std::string>{"localhost"});
+  EXPECT_EQ(config({"--domain", "S3.Example.com", "--domain", "x.org"}).domains,
+            (std::vector<std::string>{"localhost", "s3.example.com", "x.org"}));
+}
+
 TEST(ParseFlags, RefusesAnAddressThatOthersReachUnlessToldTwice) {
   const Error error = refusal({"--listen", "0.0.0.0:8321"});
   EXPECT_EQ(error.code, Code::kInvalidArgument);

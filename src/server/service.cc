@@ -101,6 +101,7 @@ Result<void> Service::open(const EngineFactory& make_engine, Clock& clock, Rando
       store::Options{.region = config_.region,
                      .account_id = config_.account,
                      .still_holds = [this](const http::Verified& by) { return still_holds(by); },
+                     .domains = config_.domains,
                      .tls_listener = identity_ == nullptr ? "" : "api"},
       clock);
   YARD_TRY(http_, http::Server::start(http_options(random),

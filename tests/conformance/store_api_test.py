@@ -10,6 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import botocore.config
 import botocore.exceptions
 import pytest
 from conftest import BINARY, Server
@@ -122,21 +123,34 @@ def test_writes_under_conditions(s3):
     assert code_of(s3.delete_object, Bucket="data", Key="once", IfMatch=etag) == "PreconditionFailed"
 
 
-def test_buckets_in_the_name_of_the_host(s3, store):
-    host = store.endpoint.replace("127.0.0.1", "localhost")
-    named = store.client(host, s3={"addressing_style": "virtual"})
+def put_by_host(client, domain):
+    """The object a//b +% of the bucket in the name of the host, which not every machine knows."""
     seen = []
 
     def find_it(request, **_):
-        """Not every machine knows the names below localhost."""
         seen.append(request.url)
         request.headers["Host"] = urllib.parse.urlsplit(request.url).netloc
-        request.url = request.url.replace("data.localhost", "127.0.0.1")
+        request.url = request.url.replace(f"data.{domain}", "127.0.0.1")
 
-    named.meta.events.register("before-send.s3", find_it)
-    named.put_object(Bucket="data", Key="a//b +%", Body=b"virtual")
-    assert seen and "://data.localhost:" in seen[0]
+    client.meta.events.register("before-send.s3", find_it)
+    client.put_object(Bucket="data", Key="a//b +%", Body=b"virtual")
+    assert seen and f"://data.{domain}:" in seen[0]
+
+
+def test_buckets_in_the_name_of_the_host(s3, store):
+    put_by_host(store.client(store.endpoint.replace("127.0.0.1", "localhost"), s3={"addressing_style": "virtual"}),
+                "localhost")
     assert s3.get_object(Bucket="data", Key="a//b +%")["Body"].read() == b"virtual"
+
+
+def test_buckets_below_a_domain_of_the_whole_server(tmp_path):
+    server = Server(tmp_path, "--domain", "S3.Example.test").start()
+    s3 = server.client("s3")
+    s3.create_bucket(Bucket="data")
+    put_by_host(server.client("s3", endpoint_url=server.endpoint.replace("127.0.0.1", "s3.example.test"),
+                              config=botocore.config.Config(s3={"addressing_style": "virtual"})), "s3.example.test")
+    assert s3.get_object(Bucket="data", Key="a//b +%")["Body"].read() == b"virtual"
+    assert server.stop() == 0
 
 
 def test_uploads_are_listed_by_pages_and_delimiter(s3):

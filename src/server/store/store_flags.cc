@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include "base/home.h"
-#include "base/text.h"
 #include "s3/names.h"
 #include "s3/object_store.h"
 #include "server/serving.h"
@@ -26,7 +25,7 @@ struct RawFlags {
   std::string listen = "127.0.0.1:8321";
   std::string keys;
   std::string region = "us-east-1";
-  std::vector<std::string> domains;
+  Domains domains;
   int lifetime_days = 7;
   std::string log_level = "info";
   TlsFlags tls;
@@ -49,8 +48,7 @@ void describe_store(CLI::App& app, RawFlags& raw) {
                  "File of access keys, as AWS clients have it; made with a new key when it is not "
                  "there [ROOT/credentials]");
   app.add_option("--region", raw.region, "Region of the buckets")->capture_default_str();
-  app.add_option("--domain", raw.domains,
-                 "Serve BUCKET.DOMAIN, too; may be given more than once [localhost]");
+  raw.domains.describe(app);
   app.add_option("--upload-lifetime-days", raw.lifetime_days,
                  "Abort multipart uploads of which nothing was heard for so long")
       ->capture_default_str()
@@ -91,6 +89,7 @@ Result<StoreConfig> store_of(const RawFlags& raw) {
   StoreConfig config{.address = endpoint.address,
                      .port = endpoint.port,
                      .region = raw.region,
+                     .domains = raw.domains.all(),
                      .upload_lifetime = std::chrono::hours(24 * raw.lifetime_days),
                      .log_level = log_levels().at(raw.log_level),
                      .tls = tls};
@@ -98,9 +97,6 @@ Result<StoreConfig> store_of(const RawFlags& raw) {
            absolute_path("--root", raw.root.empty() ? default_root() : Path(raw.root)));
   YARD_TRY(config.keys, absolute_path("--keys", raw.keys.empty() ? config.root / "credentials"
                                                                  : Path(raw.keys)));
-  for (const std::string& domain : raw.domains) {
-    config.domains.push_back(lower(domain));
-  }
   return config;
 }
 
