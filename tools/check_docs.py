@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every file of the repository that README.md, docs/ or a module's README names in `backticks` exists, and so does
 every verb and flag of ./yard and trainyard that stands in backticks or in a block of code, and every test that
-docs/security.md names, one at least for each threat.
+docs/security.md names, one at least for each threat. docs/api.md names the operations that are served, and
+docs/security.md the fuzz targets.
 
     check_docs.py [ROOT]
 """
+import json
 import re
 import sys
 from pathlib import Path
@@ -57,6 +59,7 @@ def unknown_commands(root):
 
 
 # tests/e2e/x_test.py::test_name, src/m/x_test.cc::Suite.Name, or a fuzz target.
+OPERATION = re.compile(r"\b(?:Add|Create|Delete|Describe|Filter|Get|List|Put|Search|Signal|Simulate|Stop|Update)(?:[A-Z]\w+|\b)")
 TEST = re.compile(r"`((?:src|tests)/[\w./-]+)::([\w.]+)`|`(testing/fuzz/target_\w+\.cc)`")
 
 
@@ -84,9 +87,30 @@ def untested(root):
                     yield f"docs/security.md:{number}: no such test: {file + '::' + name if file else target}"
 
 
+def unnamed(root):
+    """Operations and fuzz targets that the code has and their page does not name, or the other way round."""
+    page = root / "docs/api.md"
+    if page.exists():
+        services = {}
+        for model in sorted((root / "src/api/model").glob("*_model.json")):
+            for name, service in json.loads(model.read_text())["services"].items():
+                services.setdefault(name, set()).update(service["operations"])
+        told = {name: set(OPERATION.findall(text)) for name, text in
+                re.findall(r"^\| `(\w+)` \| ([^|]*) \|$", page.read_text(), re.MULTILINE)}
+        for name in sorted(services.keys() | told.keys()):
+            if wrong := services.get(name, set()) ^ told.get(name, set()):
+                yield f"docs/api.md: {name}: served or named, not both: {', '.join(sorted(wrong))}"
+    page = root / "docs/security.md"
+    if page.exists():
+        targets = {file.stem.removeprefix("target_") for file in (root / "testing/fuzz").glob("target_*.cc")}
+        table = page.read_text().partition("| target |")[2].partition("\n\n")[0]
+        if wrong := targets ^ set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)):
+            yield f"docs/security.md: fuzz targets that are there or named, not both: {', '.join(sorted(wrong))}"
+
+
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
-    found = [*missing(root), *unknown_commands(root), *untested(root)]
+    found = [*missing(root), *unknown_commands(root), *untested(root), *unnamed(root)]
     print("\n".join(found) if found else "docs: every file, command and test that they name exists")
     sys.exit(1 if found else 0)
 

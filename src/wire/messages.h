@@ -44,7 +44,7 @@ inline constexpr std::chrono::milliseconds kLongPoll{20000};
 
 struct Host {
   std::string name;     // "algo-1"
-  std::string address;  // "10.77.3.11"
+  std::string address;  // "10.77.3.1"
 };
 
 struct Assignment {
@@ -59,7 +59,7 @@ struct Assignment {
   std::string network_interface;  // "eth0"
   nlohmann::json request;         // the accepted CreateTrainingJob request, whole
   std::string python_environment;  // directory of the environment that the image name maps to
-  std::string server;              // "http://10.77.3.1:8321", reachable from the instance
+  std::string server;              // "http://10.77.3.254:8321", reachable from the instance
   int num_cpus = 1;
   std::vector<std::string> gpus;  // numbers of the machine's GPUs that are this instance's alone
   std::string log_stream;         // "<job>/algo-1-<epoch seconds>"

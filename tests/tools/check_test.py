@@ -214,6 +214,20 @@ class Docs(Tree):
         self.assertEqual(done.stdout, "docs/security.md:4: no test is named for this threat\n"
                                       "docs/security.md:5: no such test: tests/e2e/a_test.py::test_on\n")
 
+    def test_wants_each_operation_and_fuzz_target_on_its_page(self):
+        self.add("README.md", "")
+        self.add("src/api/model/aws_model.json", '{"services": {"sts": {"operations": {"GetMe": {}, "PutMe": {}}}}}')
+        self.add("testing/fuzz/target_xml.cc", "")
+        self.add("docs/api.md", "| service | operations |\n|---|---|\n| `sts` | GetMe, PutMe |\n")
+        self.add("docs/security.md", "| target | reads |\n|---|---|\n| `xml` | bodies |\n\n`json` is no row\n")
+        self.assertEqual(self.check().returncode, 0)
+        self.add("docs/api.md", "| service | operations |\n|---|---|\n| `sts` | GetMe, ListMe |\n| `iam` | GetRole |\n")
+        self.add("docs/security.md", "| target | reads |\n|---|---|\n| `json` | bodies |\n")
+        self.assertEqual(self.check().stdout.splitlines(), [
+            "docs/api.md: iam: served or named, not both: GetRole",
+            "docs/api.md: sts: served or named, not both: ListMe, PutMe",
+            "docs/security.md: fuzz targets that are there or named, not both: json, xml"])
+
 
 if __name__ == "__main__":
     unittest.main()
