@@ -2,7 +2,7 @@
 /* Sums numbers over all ranks of a training job without Python: every process finds its place by
  * the file that SageMaker gives to each container, and all meet on the job's first host.
  *
- *     cc -o sum sum.c -I <tree>/src/comm/c -L <folder> -lyardcomm
+ *     cc -o sum sum.c -I <tree>/src/comm/c -L <folder> -Wl,-rpath,<folder> -lyardcomm
  *     ./sum PORT [LOCAL_RANK LOCAL_SIZE [RESOURCECONFIG]]
  *
  * PORT is any that is free on the first host, LOCAL_SIZE how many processes each host starts. */

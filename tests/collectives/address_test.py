@@ -3,6 +3,7 @@
 of its containers, and meet at our own store."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -25,8 +26,17 @@ def program(tmp_path_factory):
     folder = yard.LIBRARY.parent
     subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o", made,
                     yard.ROOT / "examples/collectives/sum.c", "-I", yard.ROOT / "src/comm/c",
-                    "-L", folder, "-lyardcomm", f"-Wl,-rpath,{folder}"], check=True, timeout=60)
+                    "-L", folder, f"-Wl,-rpath,{folder}", "-lyardcomm"], check=True, timeout=60)
     return made
+
+
+def test_the_guide_compiles_and_runs_the_example_as_it_says(tmp_path):
+    for name in ("examples", "src", "build"):
+        (tmp_path / name).symlink_to(yard.ROOT / name)
+    typed = re.search(r"^cc -o sum .*?(?=^```$)", (yard.ROOT / "docs/collectives.md").read_text(), re.S | re.M)[0]
+    done = subprocess.run(["bash", "-euc", typed + "wait"], cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (
+        0, [f"rank {rank} of 2 on 1 hosts: the sum is 3" for rank in (0, 1)]), done.stderr
 
 
 def config(cable, folder, host, current=None):
