@@ -2,6 +2,7 @@
 """Worlds of processes with PyTorch. A script of ranks/ runs as every rank, and prints one JSON object a
 line about each thing it tried; tests read those. With the PyTorch of jobs and, in ./yard test all, with
 the one before it, for each of which the backend is compiled."""
+import itertools
 import json
 import os
 import socket
@@ -19,10 +20,20 @@ ENVIRONMENTS = [os.environ["YARD_TORCH_ENV"]] if "YARD_TORCH_ENV" in os.environ 
     "torch", pytest.param("torch214", marks=pytest.mark.slow)]
 
 
+PORTS = itertools.count(10_000 + os.getpid() * 64 % 20_000)  # below those that the system gives to others
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """A port that nobody holds, and that no other connection will get meanwhile."""
+    for port in itertools.islice(PORTS, 1000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return str(port)
+    raise OSError("no free port among 1,000")
 
 
 class Reports:

@@ -10,7 +10,8 @@ FIRST_LINE = "trainyard choices 1"
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
+def folder(torch, tmp_path_factory):
+    """One for each version of PyTorch."""
     return tmp_path_factory.mktemp("tables")
 
 
