@@ -24,6 +24,7 @@ using nlohmann::json;
 
 constexpr std::size_t kQueuedEvents = 1024;
 constexpr std::size_t kWorkers = 8;
+constexpr std::size_t kStoreWorkers = 4;
 
 class ControlImpl final : public Control {
  public:
@@ -42,12 +43,17 @@ class ControlImpl final : public Control {
         events_(std::make_shared<EventQueue>(kQueuedEvents)),
         sessions_(*parts_.database, *parts_.logs, outside_.clock,
                   [events = events_](News news) { events->push(std::move(news)); }),
+        store_workers_("control-store", kStoreWorkers),
         workers_("control", kWorkers),
-        around_{
-            options_,     parts_.config,
-            outside_,     *parts_.database,
-            *parts_.logs, *parts_.identity,
-            sessions_,    [this](std::function<void()> task) { workers_.post(std::move(task)); }},
+        around_{options_,
+                parts_.config,
+                outside_,
+                *parts_.database,
+                *parts_.logs,
+                *parts_.identity,
+                sessions_,
+                [this](std::function<void()> task) { workers_.post(std::move(task)); },
+                [this](std::function<void()> task) { store_workers_.post(std::move(task)); }},
         reconciler_(around_, events_),
         training_jobs_(around_, reconciler_, *events_) {}
 
@@ -141,6 +147,7 @@ class ControlImpl final : public Control {
   Parts parts_;
   std::shared_ptr<EventQueue> events_;
   Sessions sessions_;
+  WorkerPool store_workers_;
   WorkerPool workers_;  // ends after the reconciler, with the calls in flight
   Surroundings around_;
   Reconciler reconciler_;

@@ -303,6 +303,43 @@ TEST(ControlLife, RefusesAMissingSourceArchiveBeforeAnythingStarts) {
   EXPECT_EQ(harness.engine().prepared(), 0);
 }
 
+// A stuck network, or thousands of archives to look at, must not hold up one another.
+TEST(ControlLife, LooksAtSourcesWhileTheEngineIsBusy) {
+  constexpr int kStuck = 9;  // more than there are threads for the engine
+  Harness harness(kStuck);
+  std::promise<void> go_on;
+  harness.engine().on_release([released = go_on.get_future().share()] { released.wait(); });
+  harness.engine().fail_starts_with({.code = Code::kExhausted, .message = "no node"});
+  for (int i = 0; i < kStuck; ++i) {
+    ASSERT_TRUE(harness.create("stuck-" + std::to_string(i)));
+  }
+  json request = job_request(1);
+  request["HyperParameters"] = {{"sagemaker_submit_directory", "\"s3://bucket/no.tar.gz\""},
+                                {"sagemaker_program", "\"train.py\""}};
+  ASSERT_TRUE(harness.create("demo", 1, request));
+  EXPECT_TRUE(harness.reaches("demo", "Failed"));
+  EXPECT_EQ(harness.describe("stuck-8")["TrainingJobStatus"], "InProgress");
+  go_on.set_value();
+  EXPECT_TRUE(harness.reaches("stuck-8", "Failed"));
+}
+
+TEST(ControlLife, ReleasesAgainWhatCouldNotBeReleased) {
+  Harness harness;
+  harness.engine().fail_releases(4);
+  ASSERT_TRUE(harness.create("demo"));
+  Speaker only(harness, "demo", "algo-1");
+  train({&only});
+  ASSERT_TRUE(only.end(good_exit()));
+  EXPECT_EQ(only.next_command()["kind"], "release");
+  ASSERT_TRUE(only.say(Phase::kFinished));
+  EXPECT_TRUE(harness.reaches("demo", "Completed"));
+  EXPECT_EQ(harness.engine().running("demo"), 1u);
+  EXPECT_TRUE(eventually([&] {
+    harness.clock().advance(std::chrono::seconds(61));
+    return harness.engine().running("demo") == 0;
+  }));
+}
+
 // --- Restart ---
 
 TEST(ControlRestart, GoesOnWithRunningJobs) {

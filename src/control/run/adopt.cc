@@ -159,4 +159,17 @@ void Reconciler::release_orphans(const std::vector<RunningInstance>& running) {
   }
 }
 
+// Gangs whose release has failed, too: nobody else ends them before the next start of a server.
+void Reconciler::seek_orphans() {
+  constexpr auto kEvery = std::chrono::minutes(1);
+  const SteadyTime at = now().steady;
+  if (at < orphans_sought_ + kEvery) {
+    return;
+  }
+  orphans_sought_ = at;
+  if (const auto running = around_.outside.engine.list()) {
+    release_orphans(*running);
+  }
+}
+
 }  // namespace trainyard::control

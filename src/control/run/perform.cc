@@ -65,14 +65,14 @@ void Reconciler::prepare_start(Active& active, const StartGang& start, Effect& e
 }
 
 // Runs the call of the job's stage; its result comes back as an event.
-void Reconciler::call(const Job& job, std::function<Result<void>(GangNetwork&)> body) {
-  around_.background(
-      [events = events_, body = std::move(body),
+void Reconciler::call(const Background& run, const Job& job,
+                      std::function<Result<void>(GangNetwork&)> body) {
+  run([events = events_, body = std::move(body),
        done = CallDone{
            .job = job.name, .epoch = job.epoch, .stage = job.stage, .result = {}}]() mutable {
-        done.result = body(done.network);
-        events->push(std::move(done));
-      });
+    done.result = body(done.network);
+    events->push(std::move(done));
+  });
 }
 
 void Reconciler::open_sessions(const Job& job, const std::vector<InstanceRow>& rows) {
@@ -89,13 +89,14 @@ void Reconciler::start_gang(const Job& job, Effect& effect) {
   open_sessions(job, effect.rows);
   std::vector<std::string> keys = around_.identity.ids_of(job.name, job.epoch - 1);
   around_.identity.forget(job.name, job.epoch - 1);
-  call(job, [&engine = around_.outside.engine, id = gang_of(job),
-             instances = std::move(effect.instances)](GangNetwork&) {
-    return engine.start(id, instances);
-  });
+  call(around_.background, job,
+       [&engine = around_.outside.engine, id = gang_of(job),
+        instances = std::move(effect.instances)](GangNetwork&) {
+         return engine.start(id, instances);
+       });
   if (!keys.empty()) {
-    around_.background([&objects = around_.outside.objects, places = upload_places(job),
-                        keys = std::move(keys)] { abort_uploads(objects, places, keys); });
+    around_.store_background([&objects = around_.outside.objects, places = upload_places(job),
+                              keys = std::move(keys)] { abort_uploads(objects, places, keys); });
   }
 }
 
@@ -103,9 +104,9 @@ void Reconciler::start_gang(const Job& job, Effect& effect) {
 // store is looked for behind all this: a store that hangs keeps no machine and no job from its end.
 void Reconciler::release(const Job& job) {
   around_.sessions.close(job.name);
-  call(job,
+  call(around_.background, job,
        [&engine = around_.outside.engine, &identity = around_.identity,
-        &objects = around_.outside.objects, background = around_.background,
+        &objects = around_.outside.objects, background = around_.store_background,
         places = upload_places(job), id = gang_of(job),
         epoch = job.epoch](GangNetwork&) -> Result<void> {
          const std::vector<std::string> keys = identity.ids_of(id.job, epoch);
@@ -133,7 +134,7 @@ void Reconciler::perform(Effect& effect) {
     const GangRequest request{
         .id = gang_of(job), .instances = job.instances, .isolated = is_isolated(job)};
     log_info(fmt::format("job {}: {}", job.name, mapping_of(job)));
-    call(job, [&engine, request](GangNetwork& network) -> Result<void> {
+    call(around_.background, job, [&engine, request](GangNetwork& network) -> Result<void> {
       YARD_TRY(network, engine.prepare(request));
       if (network.addresses.size() == static_cast<std::size_t>(request.instances)) {
         return {};
@@ -142,13 +143,13 @@ void Reconciler::perform(Effect& effect) {
     });
   };
   const auto check = [&](const CheckSource&) {
-    call(job, [&objects, source = source_of(job)](GangNetwork&) {
+    call(around_.store_background, job, [&objects, source = source_of(job)](GangNetwork&) {
       return source ? check_source(objects, *source) : Result<void>();
     });
   };
   const auto merge = [&](const MergeArtifacts&) {
     const bool may_lack = job.outcome && job.outcome->status != Secondary::kCompleted;
-    call(job, [&objects, merges = job.merges, may_lack](GangNetwork&) {
+    call(around_.store_background, job, [&objects, merges = job.merges, may_lack](GangNetwork&) {
       return merge_all(objects, merges, may_lack);
     });
   };

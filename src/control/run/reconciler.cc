@@ -45,6 +45,7 @@ Reconciler::Reconciler(Surroundings around, std::shared_ptr<EventQueue> events)
       events_(std::move(events)),
       last_tick_(now().steady),
       last_turn_(last_tick_),
+      orphans_sought_(last_tick_),
       clock_known_(now()) {}
 
 Reconciler::~Reconciler() {
@@ -284,6 +285,7 @@ void Reconciler::on(const Tick&) {
     touched_.insert(name);
   }
   around_.sessions.expire();
+  seek_orphans();
 }
 
 // Thousands may wait: only those are decided about whose turn or message may have changed.

@@ -28,6 +28,9 @@
 
 namespace trainyard::control {
 
+// Runs a task that may block, later and not in the caller's thread.
+using Background = std::function<void(std::function<void()>)>;
+
 // What the reconciler works with. All outlive it.
 struct Surroundings {
   const ControlOptions& options;
@@ -37,8 +40,10 @@ struct Surroundings {
   LogStore& logs;
   Identity& identity;
   Sessions& sessions;
-  // Runs a task that may block, later and not in the caller's thread.
-  std::function<void(std::function<void()>)> background;
+  // For calls of the engine, and of the object store, whose checks and copies may take long and
+  // must not hold up a start or a repair.
+  Background background;
+  Background store_background;
 };
 
 struct JobCreated {
@@ -133,7 +138,7 @@ class Reconciler {
   Result<void> write(Connection& connection);
   static Result<void> write_effect(Connection& connection, const Effect& effect);
   void perform(Effect& effect);
-  void call(const Job& job, std::function<Result<void>(GangNetwork&)> body);
+  void call(const Background& run, const Job& job, std::function<Result<void>(GangNetwork&)> body);
   void open_sessions(const Job& job, const std::vector<InstanceRow>& rows);
   void start_gang(const Job& job, Effect& effect);
   void release(const Job& job);
@@ -145,6 +150,7 @@ class Reconciler {
   void resume_start(Active& active, const std::vector<RunningInstance>* running);
   void add_effect(const Job& job, Action action);
   void release_orphans(const std::vector<RunningInstance>& running);
+  void seek_orphans();
   Now now() const;
 
   Surroundings around_;
@@ -159,6 +165,7 @@ class Reconciler {
   bool store_failed_ = false;                   // logged already
   SteadyTime last_tick_{};
   SteadyTime last_turn_{};
+  SteadyTime orphans_sought_{};
   Now clock_known_{};    // the wall clock as it was set when we last looked
   std::jthread thread_;  // last: ends before what it uses
 };

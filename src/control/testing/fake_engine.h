@@ -60,6 +60,10 @@ class FakeEngine final : public Engine {
     if (on_release_) {
       on_release_();
     }
+    if (failing_releases_ > 0) {
+      --failing_releases_;
+      return Error{.code = Code::kDeadline, .message = "the network is locked"};
+    }
     released_.push_back(id);
     std::erase_if(running_, [&](const RunningInstance& instance) { return instance.id == id; });
     return {};
@@ -77,6 +81,10 @@ class FakeEngine final : public Engine {
     const std::scoped_lock lock(mutex_);
     start_error_ = std::move(error);
     failing_starts_ = times;
+  }
+  void fail_releases(int times) {
+    const std::scoped_lock lock(mutex_);
+    failing_releases_ = times;
   }
   // Called at the beginning of each release.
   void on_release(std::function<void()> callback) {
@@ -136,6 +144,7 @@ class FakeEngine final : public Engine {
   std::vector<GangId> released_;
   Error start_error_;
   int failing_starts_ = 0;
+  int failing_releases_ = 0;
   std::function<void(const RunningInstance&)> callback_;
   std::function<void()> on_release_;
   int prepared_ = 0;

@@ -41,7 +41,8 @@ Result<void> SimServer::start() {
                                          [this](News news) { on_news(std::move(news)); });
   around_ = std::make_unique<Surroundings>(
       Surroundings{ground_.options, ground_.config, outside, *database_, *logs_, *identity_,
-                   *sessions_, [this](std::function<void()> task) { add_task(std::move(task)); }});
+                   *sessions_, [this](std::function<void()> task) { add_task(std::move(task)); },
+                   [this](std::function<void()> task) { add_task(std::move(task)); }});
   reconciler_ = std::make_unique<Reconciler>(*around_, events_);
   training_jobs_ = std::make_unique<TrainingJobs>(*around_, *reconciler_, *events_);
   outside.engine.on_exit([this, self = std::weak_ptr(self_)](const RunningInstance& instance) {
