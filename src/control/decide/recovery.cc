@@ -203,11 +203,13 @@ Actions after_launch_error(const Situation& in, const Error& error) {
   }
   const bool replaces = in.job.stage == Stage::kRelaunching && !in.job.to_start.empty();
   const std::string host = replaces ? in.job.to_start.front() : std::string();
-  const Fault fault{.at = in.now.wall,
-                    .reason = launch_reason(in, replaces ? error.in("replacing " + host) : error),
-                    .host = host,
-                    .is_platform = error.code != Code::kExhausted && !is_refused(in, error),
-                    .began = in.now.wall};
+  const Fault fault{
+      .at = in.now.wall,
+      .reason = launch_reason(in, replaces ? error.in("replacing " + host) : error),
+      .host = host,
+      // What a replacement lacks may be back soon: the others wait for it.
+      .is_platform = (replaces || error.code != Code::kExhausted) && !is_refused(in, error),
+      .began = in.now.wall};
   if (!may_recover(in, fault)) {
     return Actions{failed(fault.at, final_reason(in, fault))} + release();
   }

@@ -322,6 +322,17 @@ TEST(DecideLaunchError, NeverRetriesALackOfCapacity) {
   EXPECT_EQ(outcome_in(job).reason, "CapacityError: no node for algo-2");
 }
 
+// A disk that is full, often for the same reason as the loss, costs the job a repair, not its life.
+TEST(DecideLaunchError, RetriesALackOfCapacityForAReplacement) {
+  Job job = job_in(Stage::kRelaunching);
+  job.to_start = {"algo-2"};
+  Facts facts{.call = Error{.code = Code::kExhausted, .message = "write: no space left"}};
+  settle(job, facts, kNow);
+  EXPECT_FALSE(job.outcome.has_value());
+  EXPECT_EQ(job.stage, Stage::kRelaunching);  // again
+  EXPECT_EQ(job.repairs, 1);
+}
+
 TEST(DecideLaunchError, IsTheClientsWhenTheGangCannotBeMadeAsItWasAskedFor) {
   Job job = job_in(Stage::kPreparing);
   Facts facts{.call = Error{.code = Code::kInvalidArgument, .message = "isolation needs root"}};
