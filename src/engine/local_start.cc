@@ -136,9 +136,10 @@ Result<void> LocalEngine::end_hosts(const GangRecord& record, const NetworkPlan&
   }
   YARD_TRY(kill_all(record, namespaces, former));
   for (const std::string& host : hosts) {
-    YARD_TRY(records_.write(id, {.host = host, .process = {}, .epoch = former.at(host).epoch}));
+    // First: the disk may be full of it. The process that the record still names is dead.
     YARD_TRY(sandbox::unmount_below(records_.scratch(id, host)));
     YARD_TRY(remove_tree(records_.scratch(id, host)));
+    YARD_TRY(records_.write(id, {.host = host, .process = {}, .epoch = former.at(host).epoch}));
   }
   return {};
 }
