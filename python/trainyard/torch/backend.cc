@@ -9,6 +9,7 @@
 
 #include "shim/gradients.h"
 #include "shim/guarded_backend.h"
+#include "shim/membership.h"
 #include "shim/memory.h"
 #include "shim/settings.h"
 #include "shim/store.h"
@@ -25,8 +26,8 @@ class YardBackend final : public c10d::Backend, public Inspected {
         name_(backend_name),
         options_(c10::make_intrusive<Options>(backend_name, settings.timeout)),
         store_(store),
-        communicator_(join(store, settings)),
-        pool_(std::make_shared<Pool>(communicator_)) {
+        membership_(join(store, settings)),
+        pool_(std::make_shared<Pool>(membership_.own())) {
     init();
   }
   ~YardBackend() override { close(); }
@@ -321,16 +322,10 @@ class YardBackend final : public c10d::Backend, public Inspected {
   int hosts() { return yard_comm_hosts(communicator()->get()); }
 
   void abort() override { abort_because("abort() was called"); }
-  void abort_because(const std::string& reason) override {
-    if (communicator_ != nullptr) {
-      yard_comm_abort(communicator_->get(), reason.c_str());
-    }
-  }
+  void abort_because(const std::string& reason) override { torch_shim::abort(membership_, reason); }
   void shutdown() override { close(); }
 
-  std::string flight_record() const override {
-    return communicator_ == nullptr ? "" : taken(yard_comm_flight_record(communicator_->get()));
-  }
+  std::string flight_record() const override { return flight_record_of(membership_); }
   const std::shared_ptr<Pool>& pool() const { return pool_; }
 
  private:
@@ -348,14 +343,14 @@ class YardBackend final : public c10d::Backend, public Inspected {
       }
     }
     pool_->drop();
-    communicator_.reset();
+    membership_.leave();
   }
 
   const CommunicatorPtr& communicator() const {
-    if (communicator_ == nullptr) {
+    if (membership_.own() == nullptr) {
       fail(YARD_CANCELLED, "the process group was shut down");
     }
-    return communicator_;
+    return membership_.own();
   }
 
   WorkPtr perform(const Call& call, std::vector<Task> tasks, Tensors outputs) {
@@ -364,7 +359,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
       coalesced_outputs_.insert(coalesced_outputs_.end(), outputs.begin(), outputs.end());
       return nullptr;
     }
-    if (communicator_ == nullptr) {
+    if (membership_.own() == nullptr) {
       fail(YARD_CANCELLED, std::string(call.title) + ": the process group was shut down");
     }
     const bool is_collective = call.type != c10d::OpType::SEND && call.type != c10d::OpType::RECV;
@@ -377,9 +372,9 @@ class YardBackend final : public c10d::Backend, public Inspected {
                .timeout = call.timeout.count() > 0 ? call.timeout : options_->timeout},
         std::move(tasks), std::move(outputs));
     if (call.is_async) {
-      work->issue(communicator_->get());
+      work->issue(membership_.own()->get());
     } else {
-      work->run(communicator_->get());
+      work->run(membership_.own()->get());
     }
     return work;
   }
@@ -387,7 +382,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
   std::string name_;
   c10::intrusive_ptr<Options> options_;
   StorePtr store_;
-  CommunicatorPtr communicator_;  // null after shutdown()
+  Membership membership_;  // until shutdown()
   std::shared_ptr<Pool> pool_;
   std::vector<std::weak_ptr<Fusion>> fusions_;  // of Python, which may keep them
   std::uint64_t sequence_ = 0;
@@ -465,8 +460,10 @@ PYBIND11_MODULE(YARD_SHIM_NAME, module) {
   module.attr("header_abi") = YARD_COMM_ABI;
   module.def("make", &make);
   module.def("guard", &guard);
-  module.def("flight_record",
-             [](const BackendPtr& backend) { return inspected(backend).flight_record(); });
+  module.def("flight_record", [](const BackendPtr& backend) {
+    const py::gil_scoped_release release;
+    return inspected(backend).flight_record();
+  });
   module.def("abort", [](const BackendPtr& backend, const std::string& reason) {
     const py::gil_scoped_release release;
     inspected(backend).abort_because(reason);

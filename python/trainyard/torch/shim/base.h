@@ -66,7 +66,8 @@ void perform_whatever_it_throws(const char* what, const Action& action) noexcept
   }
 }
 
-// Ends with its last reference: that of the backend, or of memory that is being allocated.
+// Ends with its last reference: that of the backend, of an operation of a wrapped one, or of memory
+// that is being allocated. Its end waits for its threads, so none of them may hold that reference.
 class Communicator {
  public:
   explicit Communicator(yard_comm* own) : own_(own) {}

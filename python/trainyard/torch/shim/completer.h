@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include <pthread.h>
+
 namespace trainyard::torch_shim {
 
 class Completer {
@@ -35,15 +37,17 @@ class Completer {
   static constexpr std::size_t kMostThreads = 64;
 
   void serve() {
+    pthread_setname_np(pthread_self(), "completer");  // not that of who began it
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       ++idle_;
       there_is_work_.wait(lock, [&] { return !pending_.empty(); });
       --idle_;
-      const auto work = std::move(pending_.front());
+      auto work = std::move(pending_.front());
       pending_.pop_front();
       lock.unlock();
       work();
+      work = nullptr;  // what it holds may wait, too
       lock.lock();
     }
   }

@@ -28,6 +28,8 @@ struct Header {
   const char* title = nullptr;  // in profiles; null where it has no entry of its own
   std::uint64_t sequence = 0;
   Milliseconds timeout{};
+
+  bool is_one_sided() const { return type == c10d::OpType::SEND || type == c10d::OpType::RECV; }
 };
 
 class FutureWork : public c10d::Work {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "membership.h"
 #include "monitor.h"
 #include "splits.h"
 #include "tensors.h"
@@ -51,8 +52,8 @@ class Guard {
   Guard(int rank, std::string name, CommunicatorPtr communicator, std::function<void()> abort_inner)
       : rank_(rank),
         name_(std::move(name)),
-        communicator_(std::move(communicator)),
-        monitor_(std::make_unique<Monitor>(communicator_, std::move(abort_inner))) {}
+        membership_(std::move(communicator)),
+        monitor_(std::make_unique<Monitor>(membership_.own(), std::move(abort_inner))) {}
 
   // In both, `call` may be called later, on another thread: it holds what it needs.
   WorkPtr collective(const Description& what, Milliseconds timeout, std::function<WorkPtr()> call) {
@@ -124,11 +125,7 @@ class Guard {
                   std::move(inner), std::move(coalesced_));
   }
 
-  void abort(const std::string& reason) {
-    if (communicator_ != nullptr) {
-      yard_comm_abort(communicator_->get(), reason.c_str());
-    }
-  }
+  void abort(const std::string& reason) { torch_shim::abort(membership_, reason); }
   // Leaves the group, whatever `shut_down_inner` throws.
   void shut_down(const std::function<void()>& shut_down_inner) {
     launcher_->stop();
@@ -136,22 +133,20 @@ class Guard {
     try {
       shut_down_inner();
     } catch (...) {
-      communicator_.reset();
+      membership_.leave();
       throw;
     }
-    communicator_.reset();
+    membership_.leave();
   }
-  std::string flight_record() const {
-    return communicator_ == nullptr ? "" : taken(yard_comm_flight_record(communicator_->get()));
-  }
+  std::string flight_record() const { return flight_record_of(membership_); }
   std::uint64_t sequence() const { return sequence_; }
 
  private:
   const CommunicatorPtr& usable() const {
-    if (communicator_ == nullptr) {
+    if (membership_.own() == nullptr) {
       fail(YARD_CANCELLED, name_ + ": the process group was shut down");
     }
-    return communicator_;
+    return membership_.own();
   }
 
   // The streams of a GPU are the caller's: launched on this thread, without waiting for others.
@@ -162,7 +157,7 @@ class Guard {
     try {
       inner = call();
     } catch (...) {
-      yard_comm_end(communicator_->get(), number.sequence, &number.what, 0);
+      yard_comm_end(membership_.own()->get(), number.sequence, &number.what, 0);
       throw;
     }
     if (is_coalescing_) {
@@ -207,7 +202,7 @@ class Guard {
 
   int rank_;
   std::string name_;
-  CommunicatorPtr communicator_;
+  Membership membership_;
   std::shared_ptr<Launcher> launcher_ = std::make_shared<Launcher>();  // also of works under way
   const std::shared_ptr<GuardedWork::Receives> receives_ =
       std::make_shared<GuardedWork::Receives>();

@@ -113,7 +113,7 @@ class GuardedWork final : public FutureWork {
     }
     const WorkPtr inner = launched();
     if (fault) {
-      if (is_one_sided() && inner != nullptr) {
+      if (header().is_one_sided() && inner != nullptr) {
         wake(*inner);
       }
       end(fault);
@@ -133,6 +133,8 @@ class GuardedWork final : public FutureWork {
   }
 
  private:
+  // On a thread of the library's, which the communicator's end waits for: the work, which may hold
+  // the last reference to that, must not end here.
   static void agreed(void* context, int code, const char* message) {
     auto self = c10::intrusive_ptr<GuardedWork>::reclaim(static_cast<GuardedWork*>(context));
     if (self->receives_ != nullptr) {
@@ -141,17 +143,22 @@ class GuardedWork final : public FutureWork {
     }
     if (code != YARD_OK) {
       self->end(exception_of(code, message));
-    } else if (!self->launcher_->post([self] { self->launch(); })) {
-      self->end(exception_of(YARD_CANCELLED, "the process group was shut down"));
+      Completer::get().post([last = std::move(self)] {});
+      return;
     }
+    const auto launcher = self->launcher_;
+    launcher->post([own = std::move(self)](bool is_open) { own->launch(is_open); });
   }
 
-  void launch() {
+  void launch(bool is_open) {
     if (has_ended_) {
       return;
     }
     WorkPtr inner;
     try {
+      if (!is_open) {
+        fail(YARD_CANCELLED, "the process group was shut down before this operation began");
+      }
       inner = call_();
     } catch (const std::exception& thrown) {
       tell_refusal(*communicator_, thrown.what());
@@ -159,12 +166,11 @@ class GuardedWork final : public FutureWork {
       return;
     }
     call_ = nullptr;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      inner_ = std::move(inner);
-    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    inner_ = std::move(inner);
+    lock.unlock();
     cv_.notify_all();
-    if (!is_one_sided()) {
+    if (!header().is_one_sided()) {
       follow_inner_future();
     }
   }
@@ -224,11 +230,7 @@ class GuardedWork final : public FutureWork {
   // Whether a send or receive that is under way has ended is only known to who waits for it; before
   // that the library looks at the time itself.
   bool may_be_late(const WorkPtr& inner) const {
-    return !is_one_sided() || (inner != nullptr && is_awaited_);
-  }
-
-  bool is_one_sided() const {
-    return header().type == c10d::OpType::SEND || header().type == c10d::OpType::RECV;
+    return !header().is_one_sided() || (inner != nullptr && is_awaited_);
   }
 
   bool wait_inner(Milliseconds timeout) {
@@ -238,12 +240,11 @@ class GuardedWork final : public FutureWork {
       launched()->wait(timeout);
       compare_with_source();
     } catch (const std::exception& thrown) {
-      const std::string why = explanation_of(*communicator_);
-      const auto error = exception_of(YARD_UNAVAILABLE, why.empty() ? thrown.what() : why);
+      const auto error = explained(*communicator_, thrown);
       end(error);
       std::rethrow_exception(error);
     }
-    if (is_one_sided()) {
+    if (header().is_one_sided()) {
       end(nullptr);
     }
     if (has_ended_) {
@@ -260,10 +261,9 @@ class GuardedWork final : public FutureWork {
     what.root = launched()->sourceRank();
     char* error = nullptr;
     numbers_.agree_once(*communicator_, what, header().timeout);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      undecided_ = nullptr;
-    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    undecided_ = nullptr;
+    lock.unlock();
     const int code = yard_work_wait(numbers_.agreement(), &error);
     check(code, error);
   }

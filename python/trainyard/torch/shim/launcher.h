@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include "completer.h"
+
 namespace trainyard::torch_shim {
 
 class Launcher {
@@ -16,15 +18,17 @@ class Launcher {
   Launcher() : thread_([this] { serve(); }) {}
   ~Launcher() { stop(); }
 
-  // False after stop(): then it is not called.
-  bool post(std::function<void()> launch) {
+  using Launch = std::function<void(bool is_open)>;
+
+  // After stop() it is told so, on another thread. What it holds does not end on the caller's.
+  void post(Launch launch) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (is_stopping_) {
-      return false;
+      Completer::get().post([own = std::move(launch)] { own(false); });
+      return;
     }
     pending_.push_back(std::move(launch));
     changed_.notify_one();
-    return true;
   }
 
   // Returns when all that was posted has been launched.
@@ -47,17 +51,18 @@ class Launcher {
       if (pending_.empty()) {
         return;
       }
-      const auto launch = std::move(pending_.front());
+      auto launch = std::move(pending_.front());
       pending_.pop_front();
       lock.unlock();
-      launch();
+      launch(true);
+      launch = nullptr;  // what it holds may wait
       lock.lock();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> pending_;
+  std::deque<Launch> pending_;
   bool is_stopping_ = false;
   std::thread thread_;  // begins last
 };

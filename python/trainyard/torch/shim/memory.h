@@ -138,7 +138,8 @@ class RoutingAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(std::size_t bytes) override {
     const auto& pool = route();
-    c10::Allocator* ordinary = before_ == nullptr ? c10::GetDefaultCPUAllocator() : before_.load();
+    c10::Allocator* before = before_;  // null for who came here as the route ended
+    c10::Allocator* ordinary = before == nullptr ? c10::GetDefaultCPUAllocator() : before;
     return pool != nullptr && bytes >= kLeast ? pool->allocate(bytes) : ordinary->allocate(bytes);
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {

@@ -121,6 +121,12 @@ inline std::string explanation_of(const Communicator& communicator) {
   return taken(text);
 }
 
+inline std::exception_ptr explained(const Communicator& communicator,
+                                    const std::exception& thrown) {
+  const std::string why = explanation_of(communicator);
+  return exception_of(YARD_UNAVAILABLE, why.empty() ? thrown.what() : why);
+}
+
 class InnerFailure {
  public:
   // The first counts.
