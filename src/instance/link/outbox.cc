@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "instance/link/outbox.h"
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -20,28 +19,39 @@ struct SpoolHead {
   std::uint64_t length = 0;
 };
 
+std::string nothing(std::int64_t seq) {
+  return "{\"seq\":" + std::to_string(seq) + "}";
+}
+
 }  // namespace
 
 bool Outbox::push(std::int64_t seq, std::string text, bool must_keep) {
   const bool spooling = read_ < written_;
-  if (!spooling && bytes_ + text.size() <= limit_) {
-    bytes_ += text.size();
-    waiting_.push_back({seq, std::move(text)});
+  Entry entry{.seq = seq, .text = std::move(text)};
+  if (!spooling && bytes_ + entry.text.size() <= limit_) {
+    wait(std::move(entry));
     return true;
   }
-  const Result<void> spooled = spool(seq, text);
+  Result<void> spooled = spool_behind();
   if (spooled) {
-    return true;
+    spooled = spool(entry);
   }
-  // A full disk. Facts are small and few; order among them is kept unless older ones are spooled,
-  // and those are unreachable only as long as the disk fails.
-  if (!must_keep) {
-    return false;
+  if (spooled || !must_keep) {
+    return spooled.has_value();
   }
+  // A full disk. Facts are small and few.
   log_error("report kept in memory: " + spooled.error().message);
-  bytes_ += text.size();
-  waiting_.push_back({seq, std::move(text)});
+  if (spooling) {
+    behind_.push_back(std::move(entry));
+  } else {
+    wait(std::move(entry));
+  }
   return true;
+}
+
+void Outbox::wait(Entry entry) {
+  bytes_ += entry.text.size();
+  waiting_.push_back(std::move(entry));
 }
 
 std::string Outbox::batch(std::size_t bytes) const {
@@ -60,22 +70,37 @@ void Outbox::acknowledge(std::int64_t seq) {
     bytes_ -= waiting_.front().text.size();
     waiting_.pop_front();
   }
-  if (read_ < written_ && bytes_ < limit_ / 2) {
-    if (const Result<void> loaded = load(); !loaded) {
-      log_error("reports lost: " + loaded.error().message);
-      read_ = written_;
-    }
+  if (read_ == written_ || bytes_ >= limit_ / 2) {
+    return;
+  }
+  if (const Result<void> loaded = load(); !loaded) {
+    log_error("reports lost: " + loaded.error().message);
+    give_up_spool();
+  }
+  if (read_ == written_) {
+    finish_spool();
   }
 }
 
-Result<void> Outbox::spool(std::int64_t seq, const std::string& text) {
+// A disk that was full may have room again.
+Result<void> Outbox::spool_behind() {
+  while (!behind_.empty()) {
+    YARD_TRY(spool(behind_.front()));
+    behind_.pop_front();
+  }
+  return {};
+}
+
+Result<void> Outbox::spool(const Entry& entry) {
   if (!spool_.is_open()) {
     YARD_TRY(spool_, open_file(spool_path_, O_RDWR | O_CREAT | O_TRUNC, 0600));
+    // Its bytes are free again however we end.
+    static_cast<void>(unlink(spool_path_.c_str()));
   }
-  const SpoolHead head{.seq = seq, .length = text.size()};
+  const SpoolHead head{.seq = entry.seq, .length = entry.text.size()};
   std::string record(sizeof head, '\0');
   std::memcpy(record.data(), &head, sizeof head);
-  record += text;
+  record += entry.text;
   std::size_t done = 0;
   while (done < record.size()) {
     const ssize_t count = pwrite(spool_.get(), record.data() + done, record.size() - done,
@@ -85,41 +110,60 @@ Result<void> Outbox::spool(std::int64_t seq, const std::string& text) {
     }
     done += count > 0 ? static_cast<std::size_t>(count) : 0;
   }
+  first_in_ = read_ == written_ ? entry.seq : first_in_;
+  last_in_ = entry.seq;
   written_ += record.size();
   return {};
 }
 
-Result<void> Outbox::load() {
-  const auto read_exactly = [&](char* out, std::size_t size) -> Result<void> {
-    for (std::size_t done = 0; done < size;) {
-      const std::span<char> rest(out + done, size - done);
-      YARD_TRY(const std::size_t got,
-               read_at(spool_.get(), std::as_writable_bytes(rest), read_ + done));
-      if (got == 0) {
-        return Error{Code::kCorrupt, spool_path_.string() + " is shorter than what was written"};
-      }
-      done += got;
+Result<void> Outbox::read_exactly(std::uint64_t at, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    YARD_TRY(const std::size_t got, read_at(spool_.get(), out, at));
+    if (got == 0) {
+      return Error{Code::kCorrupt, spool_path_.string() + " is shorter than what was written"};
     }
-    read_ += size;
-    return {};
-  };
-  while (read_ < written_ && bytes_ < limit_) {
-    std::array<char, sizeof(SpoolHead)> raw;
-    YARD_TRY(read_exactly(raw.data(), raw.size()));
-    SpoolHead head;
-    std::memcpy(&head, raw.data(), sizeof head);
-    Entry entry{.seq = head.seq, .text = std::string(head.length, '\0')};
-    YARD_TRY(read_exactly(entry.text.data(), entry.text.size()));
-    bytes_ += entry.text.size();
-    waiting_.push_back(std::move(entry));
-  }
-  if (read_ == written_) {
-    read_ = written_ = 0;
-    if (ftruncate(spool_.get(), 0) != 0) {
-      return errno_error("empty " + spool_path_.string(), errno);
-    }
+    at += got;
+    out = out.subspan(got);
   }
   return {};
+}
+
+// A report that cannot be read is lost alone, as long as its head says where the next one is.
+Result<void> Outbox::load() {
+  while (read_ < written_ && bytes_ < limit_) {
+    SpoolHead head;
+    YARD_TRY(read_exactly(read_, std::as_writable_bytes(std::span(&head, 1))));
+    Entry entry{.seq = head.seq, .text = std::string(head.length, '\0')};
+    const Result<void> got =
+        read_exactly(read_ + sizeof head, std::as_writable_bytes(std::span<char>(entry.text)));
+    if (!got) {
+      log_error("report " + std::to_string(head.seq) + " is lost: " + got.error().message);
+      entry.text = nothing(head.seq);
+    }
+    read_ += sizeof head + head.length;
+    first_in_ = head.seq + 1;
+    wait(std::move(entry));
+  }
+  return {};
+}
+
+// Without a number for each of them the server would wait for ever.
+void Outbox::give_up_spool() {
+  for (; first_in_ <= last_in_; ++first_in_) {
+    wait({.seq = first_in_, .text = nothing(first_in_)});
+  }
+  read_ = written_;
+}
+
+void Outbox::finish_spool() {
+  read_ = written_ = 0;
+  if (ftruncate(spool_.get(), 0) != 0) {
+    log_warning(errno_error("empty " + spool_path_.string(), errno).message);
+  }
+  for (Entry& entry : behind_) {
+    wait(std::move(entry));
+  }
+  behind_.clear();
 }
 
 }  // namespace trainyard::instance

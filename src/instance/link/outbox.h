@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports that wait for the server's acknowledgement, oldest first. Memory is bounded: what does
 // not fit goes to a file and comes back from there in order, so that a job whose server is away for
-// hours keeps its log. One owner; reporter.cc locks. The file is no journal: it dies with the
-// supervisor, as the job does.
+// hours keeps its log. One owner; reporter.cc locks. The file is no journal: it has no name once it
+// is open, and dies with the outbox, as the job does with the supervisor.
+//
+//   oldest   waiting_ ◄── the spool ◄── behind_   newest
+//
+// behind_ has what must be kept and could not be spooled behind what is.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 
 #include "base/fd.h"
@@ -21,8 +26,10 @@ class Outbox {
   // `spool` is made when it is needed. `limit` is in bytes of report text.
   Outbox(Path spool, std::size_t limit) : spool_path_(std::move(spool)), limit_(limit) {}
 
-  // `text` is one report as JSON without line breaks. Sequence numbers rise. False when neither
-  // memory nor disk takes it: lost. `must_keep` reports (all but log lines) are always taken.
+  // `text` is one report as JSON without line breaks. Sequence numbers rise by one: the server
+  // takes none after a gap. False when neither memory nor disk takes it: lost, its number is free.
+  // `must_keep` reports (all but log lines) are always taken. One that the disk has lost afterwards
+  // comes back as a report that says nothing.
   bool push(std::int64_t seq, std::string text, bool must_keep);
 
   bool is_empty() const { return waiting_.empty(); }
@@ -37,8 +44,13 @@ class Outbox {
     std::string text;
   };
 
-  Result<void> spool(std::int64_t seq, const std::string& text);
+  void wait(Entry entry);
+  Result<void> spool_behind();
+  Result<void> spool(const Entry& entry);
   Result<void> load();
+  Result<void> read_exactly(std::uint64_t at, std::span<std::byte> out) const;
+  void give_up_spool();
+  void finish_spool();
 
   Path spool_path_;
   std::size_t limit_;
@@ -47,6 +59,9 @@ class Outbox {
   Fd spool_;
   std::uint64_t written_ = 0;  // end of the spool
   std::uint64_t read_ = 0;     // what has come back from it
+  std::int64_t first_in_ = 0;  // of the reports in the spool that have not come back
+  std::int64_t last_in_ = 0;
+  std::deque<Entry> behind_;  // empty unless something is in the spool
 };
 
 }  // namespace trainyard::instance
