@@ -18,6 +18,7 @@
 #include "instance/transfer/artifacts.h"
 #include "instance/transfer/channels.h"
 #include "instance/transfer/code.h"
+#include "instance/transfer/upload_patience.h"
 #include "sandbox/cgroup.h"
 #include "wire/upload_error.h"
 
@@ -345,7 +346,7 @@ void Session::upload(const wire::Command& command) {
 
 Session::Upload Session::upload_one(const std::optional<wire::ArtifactUpload>& upload,
                                     const std::string& directory) {
-  if (!upload) {
+  if (!upload || must_leave()) {
     return {};
   }
   if (Result<void> ready = make_directories(in_.scratch / "empty"); !ready) {
@@ -357,7 +358,15 @@ Session::Upload Session::upload_one(const std::optional<wire::ArtifactUpload>& u
   if (!upload->note.empty()) {
     in_.reporter.note(upload->note);
   }
-  Result<LeftOut> sent = upload_artifact(in_.uploads, *upload, tree, what);
+  const UploadWait wait{.pause = [this](Duration time) { return wait_to_send(time); },
+                        .tell =
+                            [this](const std::string& text) {
+                              log_warning(text);
+                              in_.reporter.note(text);
+                              in_.reporter.message(text);
+                            }};
+  Result<LeftOut> sent = send_until_stored(
+      [&] { return upload_artifact(in_.uploads, *upload, tree, what); }, wait, in_.clock);
   if (!sent) {
     return {.error = std::move(sent).error()};
   }

@@ -66,6 +66,8 @@ class Session {
   SessionEnd run();
 
  private:
+  static constexpr Duration kEventInterval{1000};
+
   void live();
   void say_last_word();
   Result<void> prepare();
@@ -91,9 +93,10 @@ class Session {
   void upload(const wire::Command& command);
   Upload upload_one(const std::optional<wire::ArtifactUpload>& upload,
                     const std::string& directory);
+  bool wait_to_send(Duration time);
 
   Result<RunOutcome> run_container(const std::vector<Process>& processes);
-  void wait_for_event();
+  void wait_for_event(Duration longest = kEventInterval);
   void mind_the_server();
   void take(Event event);
   void take(const wire::Command& command);

@@ -88,6 +88,19 @@ TEST_F(SessionAloneTest, KeepsWhatAProgramSavedThatItStoppedAloneForAServerThatC
   EXPECT_THAT(server_->lines(), Contains(HasSubstr("stopping the program")));
 }
 
+TEST_F(SessionAloneTest, LeavesAStoreThatTakesNothingWhenNoServerComesBack) {
+  source({{"train.sh", "echo saved > /opt/ml/model/last"}});
+  orphan_limit_ = Duration(5000);
+  make_server();
+  server_->refuse_puts(1'000'000, 507, "InsufficientStorage");
+  server_->be_away_from(wire::Phase::kUploading);
+  launch();
+  wait_for_end(1);
+  EXPECT_THAT(supervisor_log(), AllOf(HasSubstr("The store is full"),
+                                      HasSubstr("was heard of the server for 5 s: leaving")));
+  EXPECT_EQ(read_file(scratch() / "ml/model/last").value_or(""), "saved\n");
+}
+
 TEST_F(SessionAloneTest, WaitsForTheOrphanLimitWithTheWordThatAllIsSent) {
   source({{"train.sh", "echo saved > /opt/ml/model/last"}});
   orphan_limit_ = Duration(5000);

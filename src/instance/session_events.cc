@@ -9,17 +9,22 @@
 #include "instance/session.h"
 
 namespace trainyard::instance {
-namespace {
 
-constexpr Duration kEventInterval{1000};
-
-}  // namespace
-
-void Session::wait_for_event() {
-  if (std::optional<Event> event = in_.inbox.next(kEventInterval)) {
+void Session::wait_for_event(Duration longest) {
+  if (std::optional<Event> event = in_.inbox.next(longest)) {
     take(std::move(*event));
   }
   mind_the_server();
+}
+
+// While the store takes no results; false: they are not to be sent any more.
+bool Session::wait_to_send(Duration time) {
+  const SteadyTime until = in_.clock.steady_now() + time;
+  for (Duration left = time; left.count() > 0 && !must_leave();) {
+    wait_for_event(std::min(left, kEventInterval));
+    left = std::chrono::ceil<Duration>(until - in_.clock.steady_now());
+  }
+  return !must_leave();
 }
 
 void Session::mind_the_server() {

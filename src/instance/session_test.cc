@@ -398,6 +398,68 @@ TEST_F(SessionTest, FailsForGoodWhereItMustInstallAndNoLayerCanBeMade) {
   EXPECT_THAT(server_->lines(), Not(Contains("ran")));
 }
 
+TEST_F(SessionTest, SendsItsModelToAStoreThatWasFullForAMoment) {
+  source({{"train.sh", "echo weights > /opt/ml/model/w"}});
+  make_server();
+  server_->refuse_puts(1, 507, "InsufficientStorage");
+  run();
+  EXPECT_EQ(model_file("w"), "weights\n");
+  EXPECT_THAT(server_->lines(), Contains(HasSubstr("The store is full: the results wait")));
+  EXPECT_TRUE(server_->has_phase(Phase::kFinished));
+  for (const wire::Report& report : server_->reports()) {
+    EXPECT_FALSE(report.error) << report.error.value_or(Error()).message;
+  }
+}
+
+constexpr int kForEver = 1'000'000;
+
+TEST_F(SessionTest, BreaksOffTheWaitForAFullStoreForAnotherAttempt) {
+  source({{"train.sh", "echo weights > /opt/ml/model/w"}});
+  make_server();
+  server_->refuse_puts(kForEver, 507, "InsufficientStorage");
+  launch();
+  const auto is_waiting = [&] {
+    const std::vector<std::string> lines = server_->lines();
+    return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.starts_with("The store is full");
+    });
+  };
+  ASSERT_TRUE(server_->wait_until(is_waiting));
+  server_->begin_attempt(2);
+  ASSERT_TRUE(server_->wait_until(is_waiting)) << "again, of the second attempt";
+  server_->refuse_puts(0, 0, "");
+  wait_for_end();
+  EXPECT_EQ(model_file("w"), "weights\n");
+  EXPECT_EQ(server_->restarts(), 1);
+}
+
+TEST_F(SessionTest, LeavesAFullStoreOnSigtermAndBlamesNobody) {
+  source({{"train.sh", "echo weights > /opt/ml/model/w"}});
+  make_server();
+  server_->refuse_puts(kForEver, 507, "InsufficientStorage");
+  launch();
+  ASSERT_TRUE(server_->wait_until([&] {
+    const auto& reports = server_->reports();
+    return std::any_of(reports.begin(), reports.end(), [](const wire::Report& report) {
+      return report.message.starts_with("The store is full");
+    });
+  }));
+  ASSERT_TRUE(instance_->signal(SIGTERM));
+  wait_for_end(1);
+  EXPECT_EQ(error().code, Code::kCancelled) << "the platform's fault: another attempt follows";
+  EXPECT_FALSE(server_->has_phase(Phase::kFinished));
+}
+
+TEST_F(SessionTest, DoesNotWaitForABucketThatIsNotThere) {
+  source({{"train.sh", "echo weights > /opt/ml/model/w"}});
+  make_server();
+  server_->refuse_puts(1, 404, "NoSuchBucket");
+  run();
+  EXPECT_EQ(error().code, Code::kNotFound);
+  EXPECT_THAT(error().message, HasSubstr("NoSuchBucket"));
+  EXPECT_TRUE(server_->get("out/model.tar.gz").empty()) << "there was one try";
+}
+
 TEST_F(SessionTest, SendsTheRestOfAModelAndRefusesALinkOutOfItByName) {
   source({{"train.sh", "echo weights > /opt/ml/model/w; ln -s /etc/passwd /opt/ml/model/x"}});
   run();

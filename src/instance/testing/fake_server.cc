@@ -119,6 +119,13 @@ void FakeServer::deny(bool deny) {
   changed_.notify_all();
 }
 
+void FakeServer::refuse_puts(int times, int status, std::string name) {
+  const MutexLock lock(mutex_);
+  puts_to_refuse_ = times;
+  refusal_status_ = status;
+  refusal_ = "<Error><Code>" + std::move(name) + "</Code></Error>";
+}
+
 bool FakeServer::wait_until(const std::function<bool()>& condition) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, seconds(30), condition);
@@ -343,6 +350,13 @@ void FakeServer::get_object(http::Exchange& exchange, const std::string& bucket,
 
 void FakeServer::put_object(http::Exchange& exchange, const std::string& bucket,
                             const std::string& key) {
+  {
+    const MutexLock lock(mutex_);
+    if (puts_to_refuse_ > 0) {
+      --puts_to_refuse_;
+      return exchange.respond(answer(refusal_status_, refusal_));
+    }
+  }
   const auto stored = store_->put(
       bucket, key, [&](std::span<std::byte> out) { return exchange.read_body(out); }, {});
   http::Response response = answer(stored ? 200 : 500);

@@ -43,6 +43,8 @@ class FakeServer {
   // The same from the report of this phase on, which it does not take.
   void be_away_from(wire::Phase phase);
   void deny(bool deny);  // 403 for everything of the protocol
+  // The next so many objects that are put are answered with this error of S3's.
+  void refuse_puts(int times, int status, std::string name);
   wire::Credentials credentials;
 
   // Waits until the condition holds for what was reported; false when the time is over.
@@ -90,6 +92,9 @@ class FakeServer {
   int restarts_ = 0;
   std::vector<std::string> fetched_;
   bool deny_ = false;
+  int puts_to_refuse_ = 0;
+  int refusal_status_ = 0;
+  std::string refusal_;
   std::optional<wire::Phase> away_from_;
   bool closing_ = false;
   std::unique_ptr<http::Server> server_;

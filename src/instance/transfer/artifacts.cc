@@ -10,6 +10,7 @@
 #include "formats/tar_gz.h"
 #include "formats/tree_walk.h"
 #include "instance/faults.h"
+#include "instance/transfer/upload_patience.h"
 
 namespace trainyard::instance {
 namespace {
@@ -19,14 +20,33 @@ namespace fs = std::filesystem;
 // Weights hardly compress: the fast level loses a few per cent and is three times as quick.
 constexpr int kCompression = 1;
 
+// Marks what the store is to blame for and may not be for long: the body's own errors come out of
+// the same call.
+Result<void> put(s3::ObjectStore& store, const s3::Uri& place, const s3::ByteSource& body,
+                 const s3::PutOptions& options) {
+  bool is_read = true;
+  const s3::ByteSource watched = [&](std::span<std::byte> out) {
+    Result<std::size_t> got = body(out);
+    is_read = is_read && got.has_value();
+    return got;
+  };
+  const Result<s3::ObjectInfo> stored = store.put(place.bucket, place.key, watched, options);
+  if (stored) {
+    return {};
+  }
+  Error error = stored.error();
+  if (is_read && may_pass(error)) {
+    error.subject = kMayPass;
+  }
+  return error;
+}
+
 Result<void> send_file(s3::ObjectStore& store, const s3::Uri& place, const Fd& in,
                        std::uint64_t size) {
   s3::PutOptions options;
   options.length = size;
-  YARD_TRY(store.put(
-      place.bucket, place.key, [&](std::span<std::byte> out) { return read_some(in.get(), out); },
-      options));
-  return {};
+  return put(
+      store, place, [&](std::span<std::byte> out) { return read_some(in.get(), out); }, options);
 }
 
 // A link becomes a copy of the file that it leads to, which must lie in the same tree.
@@ -88,9 +108,8 @@ Result<LeftOut> send_archive(s3::ObjectStore& store, const s3::Uri& place, const
            TarGzReader::open(tree, {.level = kCompression, .end_of_archive = whole}));
   s3::PutOptions options;
   options.content_type = "application/gzip";
-  YARD_TRY(store.put(
-      place.bucket, place.key, [&](std::span<std::byte> out) { return archive.read(out); },
-      options));
+  YARD_TRY(put(
+      store, place, [&](std::span<std::byte> out) { return archive.read(out); }, options));
   return archive.left_out();
 }
 

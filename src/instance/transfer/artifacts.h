@@ -24,8 +24,9 @@ bool holds_files(const Path& root, const std::string& directory);
 // until they are 300 or 16 KiB: by them the server sees what several hosts have saved.
 std::vector<std::string> first_names(const Path& root, const std::string& directory);
 
-// `what` names the directory in errors: "/opt/ml/model". An error when it is not in the store; else
-// what had to be left out.
+// `what` names the directory in errors: "/opt/ml/model". An error when it is not in the store, with
+// the subject kMayPass (upload_patience.h) when the store may take it later; else what had to be
+// left out.
 Result<LeftOut> upload_artifact(s3::ObjectStore& store, const wire::ArtifactUpload& upload,
                                 const Path& tree, const std::string& what);
 
