@@ -58,6 +58,9 @@ void enter(const Enter& action, const Now& now, Job& job, Facts& facts) {
     case Stage::kUploading:
       job.merges = action.merges;
       break;
+    case Stage::kMerging:
+      job.start_after.reset();
+      break;
     case Stage::kReleasing:
       end_training(job, now.wall);
       job.has_model = action.has_model;
@@ -127,6 +130,11 @@ void start_gang(const StartGang& action, const Now& now, Job& job, Facts& facts)
   }
 }
 
+void merge_later(const MergeLater& action, const Now& now, Job& job) {
+  job.start_after = now.wall + action.pause;
+  ++job.repairs;
+}
+
 void show(const SetStatus& action, const Now& now, Job& job) {
   set_status(job, action.status, action.message, now.wall);
   if (action.status == Secondary::kTraining) {
@@ -152,6 +160,7 @@ void apply(const Action& action, const Now& now, Job& job, Facts& facts) {
                  [&](const AbandonAttempt& a) { abandon(a, now, job, facts); },
                  [&](const AlsoLost& a) { set_also_lost(job, a.hosts); },
                  [&](const NextEpoch&) { begin_epoch(job, facts); },
+                 [&](const MergeLater& a) { merge_later(a, now, job); },
                  [&](const PrepareGang& a) { prepare_gang(a, now, job); },
                  [&](const StartGang& a) { start_gang(a, now, job, facts); }, nothing_to_remember},
       action);
@@ -162,7 +171,8 @@ bool is_value(const Action& action) {
       Overloaded{[](const SetStatus&) { return true; }, [](const SetMessage&) { return true; },
                  [](const Enter&) { return true; }, [](const Conclude&) { return true; },
                  [](const AbandonAttempt&) { return true; }, [](const AlsoLost&) { return true; },
-                 [](const NextEpoch&) { return true; }, [](const auto&) { return false; }},
+                 [](const NextEpoch&) { return true; }, [](const MergeLater&) { return true; },
+                 [](const auto&) { return false; }},
       action);
 }
 
@@ -183,6 +193,9 @@ std::string describe(const Action& action) {
                  },
                  [](const AlsoLost& a) { return "AlsoLost " + join(a.hosts, " "); },
                  [](const NextEpoch&) { return std::string("NextEpoch"); },
+                 [](const MergeLater& a) {
+                   return fmt::format("MergeLater {} s", a.pause.count() / 1000);
+                 },
                  [](const CheckSource&) { return std::string("CheckSource"); },
                  [](const PrepareGang&) { return std::string("PrepareGang"); },
                  [](const StartGang& a) { return "StartGang " + join(a.hosts, " "); },

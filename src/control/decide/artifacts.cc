@@ -73,7 +73,7 @@ void plan_one(const Job& job, std::string_view name, const std::vector<std::stri
   }
   Merge merge{.parts = {}, .target = target};
   for (const std::string& host : holders) {
-    const std::string part = fmt::format("{}/.parts/{}/{}.tar.gz", prefix, host, name);
+    const std::string part = fmt::format("{}{}/{}.tar.gz", parts_place(job), host, name);
     const bool is_last = host == holders.back();
     plan.uploads[host].*slot =
         wire::ArtifactUpload{.s3_uri = part, .form = is_last ? "whole" : "member"};
@@ -159,6 +159,24 @@ ArtifactPlan plan_artifacts(const Job& job, const std::vector<const InstanceFact
   warn_of(job, "output", find_clash(instances, outputs, &wire::Exit::output_files),
           &InstanceUpload::output, plan);
   return plan;
+}
+
+std::string parts_place(const Job& job) {
+  return artifact_prefix(job) + "/.parts/";
+}
+
+bool may_join_later(const Error& error) {
+  switch (error.code) {
+    case Code::kExhausted:
+    case Code::kUnavailable:
+    case Code::kDeadline:
+    case Code::kCancelled:
+    case Code::kConflict:  // a part was replaced while it was read
+    case Code::kInternal:
+      return true;
+    default:
+      return false;
+  }
 }
 
 Result<void> join_parts(s3::ObjectStore& objects, const Merge& merge, bool may_lack_parts) {

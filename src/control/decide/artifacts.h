@@ -30,6 +30,13 @@ struct ArtifactPlan {
 ArtifactPlan plan_artifacts(const Job& job, const std::vector<const InstanceFacts*>& instances,
                             Secondary outcome);
 
+// Where the parts lie until they are joined: "s3://bucket/prefix/<job>/output/.parts/".
+std::string parts_place(const Job& job);
+
+// Whether a join that failed for this may work later: the store is full, or does not answer. That
+// something is missing or damaged stays so.
+bool may_join_later(const Error& error);
+
 // Joins and removes the parts; streams, so memory does not grow with their size. May be repeated:
 // when the target exists and parts are missing, an earlier run did it. Otherwise a missing part is
 // kNotFound, or is left out when `may_lack_parts` (a failed job lost an instance).

@@ -7,6 +7,7 @@
 
 #include "control/decide/source_check.h"
 #include "control/decide/steps.h"
+#include "control/job/job_state.h"
 #include "wire/upload_error.h"
 
 namespace trainyard::control {
@@ -240,10 +241,11 @@ bool has_sent(const Situation& in, const InstanceFacts& instance) {
 }
 
 // An upload that hangs must not hold the machines for ever.
-Actions give_up_upload(const Situation& in, const std::string& host) {
+Actions give_up_upload(const Situation& in, const InstanceFacts& instance) {
   const auto limit = std::chrono::duration_cast<std::chrono::seconds>(in.limits.upload);
   std::string text =
-      fmt::format("instance {} did not finish its upload within {} s", host, limit.count());
+      fmt::format("instance {} did not finish its upload within {} s{}{}", instance.host,
+                  limit.count(), instance.message.empty() ? "" : ": ", instance.message);
   if (outcome_of(in.job).status == Secondary::kCompleted) {
     return {failed(in.now.wall, "InternalServerError: " + text)};
   }
@@ -307,6 +309,15 @@ Actions release_after_upload(const Situation& in) {
           ReleaseGang{}};
 }
 
+// What keeps an upload from its end, in the instance's words. Those of a fault come first.
+Actions show_waiting(const Situation& in) {
+  const InstanceFacts* speaker = any_with_message(in.facts, Phase::kUploading);
+  if (speaker == nullptr || first_fault(in.facts, /*asked=*/true, in.now)) {
+    return {};
+  }
+  return {SetMessage{speaker->message}};
+}
+
 Actions while_uploading(const Situation& in) {
   if (Actions stop = stop_while_uploading(in); !stop.empty()) {
     return stop;
@@ -321,9 +332,9 @@ Actions while_uploading(const Situation& in) {
                    [&](const InstanceFacts& instance) { return !has_sent(in, instance); });
   if (sends != in.facts.instances.end()) {
     if (!in.job.stage_until || in.now.wall < *in.job.stage_until) {
-      return {};
+      return show_waiting(in);
     }
-    actions = give_up_upload(in, sends->host);
+    actions = give_up_upload(in, *sends);
     if (was_well) {
       return actions;  // what is kept depends on the outcome
     }
@@ -331,7 +342,44 @@ Actions while_uploading(const Situation& in) {
   if (in.job.merges.empty()) {
     return std::move(actions) + release_after_upload(in);
   }
-  return std::move(actions) + Actions{Enter{.stage = Stage::kMerging}, MergeArtifacts{}};
+  return std::move(actions) +
+         Actions{Enter{.stage = Stage::kMerging, .until = in.now.wall + in.limits.upload},
+                 MergeArtifacts{}};
+}
+
+// The parts are what the job was run for, and joining them again does no harm.
+Actions merge_again(const Situation& in, const Error& error) {
+  if (!in.job.start_after) {
+    const Duration pause = repair_pause(in.job.repairs + 1);
+    return {SetMessage{fmt::format("The results of the instances are joined again in {} s: {}",
+                                   pause.count() / 1000, error.message)},
+            MergeLater{pause}};
+  }
+  if (in.now.wall < *in.job.start_after) {
+    return {};
+  }
+  return {Enter{.stage = Stage::kMerging, .until = in.job.stage_until}, MergeArtifacts{}};
+}
+
+Actions give_up_merge(const Situation& in, const Error& error) {
+  const std::string text = fmt::format("the results of the instances lie in {}, not joined: {}",
+                                       parts_place(in.job), error.message);
+  // Which of several objects is there is not known here.
+  const bool is_model_joined =
+      std::none_of(in.job.merges.begin(), in.job.merges.end(),
+                   [&](const Merge& merge) { return merge.target == model_uri(in.job); });
+  const Secondary status = outcome_of(in.job).status;
+  const std::string missing = missing_results(in);
+  Actions actions{Enter{.stage = Stage::kReleasing,
+                        .has_model = is_model_joined && has_model(in.facts, status),
+                        .missing = missing.empty() ? text : missing + "; " + text},
+                  ReleaseGang{}};
+  if (status != Secondary::kCompleted) {
+    return actions;
+  }
+  const Code code = may_join_later(error) ? Code::kInternal : error.code;
+  return Actions{failed(in.now.wall, reason_of(Error{.code = code, .message = text}))} +
+         std::move(actions);
 }
 
 Actions while_merging(const Situation& in) {
@@ -341,10 +389,13 @@ Actions while_merging(const Situation& in) {
   if (!in.facts.call) {
     return {};
   }
-  if (!*in.facts.call && outcome_of(in.job).status == Secondary::kCompleted) {
-    return {failed(in.now.wall, reason_of(in.facts.call->error()))};
+  if (*in.facts.call) {
+    return release_after_upload(in);
   }
-  return release_after_upload(in);
+  const Error& error = in.facts.call->error();
+  return may_join_later(error) && in.now.wall < in.job.stage_until.value_or(in.now.wall)
+             ? merge_again(in, error)
+             : give_up_merge(in, error);
 }
 
 Actions while_releasing(const Situation& in) {

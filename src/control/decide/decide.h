@@ -35,7 +35,7 @@ struct SetMessage {
 };
 struct Enter {
   Stage stage;
-  std::optional<WallTime> until = {};  // of kRecovering, kEnding and kUploading
+  std::optional<WallTime> until = {};  // of kRecovering, kEnding, kUploading and kMerging
   std::vector<Merge> merges = {};      // of kUploading: what is to be joined afterwards
   bool has_model = false;              // of kReleasing
   std::string missing = {};            // of kReleasing: whose results are
@@ -58,6 +58,10 @@ struct AlsoLost {
 };
 // What an older epoch says or holds counts for nothing from here on.
 struct NextEpoch {};
+// The call of kMerging has failed and is made again after this pause.
+struct MergeLater {
+  Duration pause{};
+};
 
 // Effects outside. Each call follows its Enter and is answered in Facts::call.
 struct CheckSource {};
@@ -76,9 +80,9 @@ struct Send {
   std::optional<wire::UserSignal> signal = {};
 };
 
-using Action =
-    std::variant<SetStatus, SetMessage, Enter, Conclude, AbandonAttempt, AlsoLost, NextEpoch,
-                 CheckSource, PrepareGang, StartGang, MergeArtifacts, ReleaseGang, Send>;
+using Action = std::variant<SetStatus, SetMessage, Enter, Conclude, AbandonAttempt, AlsoLost,
+                            NextEpoch, MergeLater, CheckSource, PrepareGang, StartGang,
+                            MergeArtifacts, ReleaseGang, Send>;
 // Whether the action changes nothing but the job's value.
 bool is_value(const Action& action);
 

@@ -128,14 +128,15 @@ struct Job {
   std::optional<WallTime> stop_requested = {};
   std::optional<Outcome> outcome = {};
   std::optional<WallTime> waiting_since = {};  // in kWaiting
-  // kRecovering, kEnding and kUploading wait no longer than this.
+  // kRecovering, kEnding, kUploading and kMerging wait no longer than this.
   std::optional<WallTime> stage_until = {};
 
   int epoch = 1;       // of the current attempt
   int gang_epoch = 1;  // in which the gang was prepared that the engine knows
   std::vector<Attempt> attempts = {};
-  int repairs = 0;                           // that have followed each other since it trained last
-  std::optional<WallTime> start_after = {};  // of a repair that has to wait
+  // That have followed each other since it trained last, and joins that have failed since.
+  int repairs = 0;
+  std::optional<WallTime> start_after = {};  // of a repair, or a join, that has to wait
   // Hosts that Engine::start is asked for, in kLaunching and kRelaunching; before that, in
   // kRecovering, those that are known to need it.
   std::vector<std::string> to_start = {};
