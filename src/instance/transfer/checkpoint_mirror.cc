@@ -268,6 +268,9 @@ void CheckpointMirror::look() {
   }
   plan_.scanned(scan, "", Writer::kUnknown, now());
   is_whole_ = scan.is_whole;
+  if (is_whole_) {
+    progress_.forget_all_but(scan.files);
+  }
   next_look_ = now() + std::max(parts_.options.look_interval,
                                 std::chrono::duration_cast<Duration>((now() - began) * kLookShare));
 }

@@ -13,8 +13,6 @@ namespace {
 
 using Kind = TransferEnd::Kind;
 
-// S3Client reads two parts ahead of what the store has acknowledged.
-constexpr std::uint64_t kReadAhead = std::uint64_t{32} << 20;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 // The kernel notes the times of a file by its tick, 10 ms at most: a second change within one does
 // not show.
@@ -151,21 +149,38 @@ class Body {
 
 }  // namespace
 
+void UploadProgress::begin(const std::string& path, const FileState& content) {
+  const MutexLock lock(mutex_);
+  Mark& mark = marks_[path];
+  if (mark.content != content) {
+    mark = {.content = content};
+  }
+  if (mark.farthest > kReadAhead && mark.repeats < kRepeats) {
+    ++mark.repeats;
+    mark.farthest = kReadAhead;
+  }
+}
+
 void UploadProgress::read(const std::string& path, std::uint64_t bytes) {
   if (bytes <= kReadAhead) {
     return;
   }
   const MutexLock lock(mutex_);
-  std::uint64_t& farthest = farthest_[path];
+  std::uint64_t& farthest = marks_[path].farthest;
   if (bytes > farthest) {
     farthest = bytes;
     last_ = clock_.steady_now();
   }
 }
 
+void UploadProgress::forget_all_but(const std::map<std::string, FileState>& files) {
+  const MutexLock lock(mutex_);
+  std::erase_if(marks_, [&](const auto& item) { return !files.contains(item.first); });
+}
+
 void UploadProgress::done(const std::string& path) {
   const MutexLock lock(mutex_);
-  farthest_.erase(path);
+  marks_.erase(path);
   last_ = clock_.steady_now();
 }
 
@@ -194,6 +209,7 @@ TransferReport send_file(const CheckpointTree& tree, s3::ObjectStore& store, con
   s3::PutOptions options;
   options.length = state->size;
   const CheckpointPlace& place = tree.place();
+  hooks.progress.begin(upload.path, *state);
   Result<s3::ObjectInfo> stored = store.put(
       place.bucket, place.prefix + upload.path,
       [&body](std::span<std::byte> out) { return body.read(out); }, options);

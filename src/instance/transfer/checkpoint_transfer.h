@@ -4,7 +4,9 @@
 // from several threads.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "base/clock.h"
@@ -20,21 +22,34 @@ struct TransferReport {
   std::string why;  // of any end but kDone, for a person
 };
 
-// How far an upload is, where that is certain. A body that is read again after an error is not
-// progress: for each file only what goes beyond the farthest point so far counts.
+// How far uploads are, where that is certain. The same content that is sent anew after an error is
+// progress once more, and again, but not for ever: a store may fail far into a file, or always
+// there. After kRepeats only what goes beyond the farthest point so far counts.
 class UploadProgress {
  public:
+  static constexpr int kRepeats = 3;
+  // S3Client reads two parts before the store has acknowledged one; main.cc has their size.
+  static constexpr std::uint64_t kReadAhead = std::uint64_t{16} << 20;
+
   explicit UploadProgress(Clock& clock) : clock_(clock), last_(clock.steady_now()) {}
 
+  void begin(const std::string& path, const FileState& content);
   void read(const std::string& path, std::uint64_t bytes);  // of its body so far
   void done(const std::string& path);
+  void forget_all_but(const std::map<std::string, FileState>& files);  // those that are there
   SteadyTime last() const;
 
  private:
+  struct Mark {
+    FileState content = {};
+    int repeats = 0;
+    std::uint64_t farthest = kReadAhead;
+  };
+
   Clock& clock_;
   mutable Mutex mutex_;
   SteadyTime last_ GUARDED_BY(mutex_);
-  std::map<std::string, std::uint64_t> farthest_ GUARDED_BY(mutex_);
+  std::map<std::string, Mark> marks_ GUARDED_BY(mutex_);
 };
 
 struct UploadHooks {

@@ -13,6 +13,7 @@
 
 #include "instance/testing/checkpoint_fixture.h"
 #include "instance/testing/flaky_store.h"
+#include "instance/transfer/checkpoint_mirror.h"
 #include "testing/fake_clock.h"
 
 namespace trainyard::instance {
@@ -179,24 +180,145 @@ TEST_F(TransferTest, RemovesOnlyTheObjectThatItKnowsAndOnlyWhenTheFileHasGone) {
   EXPECT_EQ(remove("a", etag).end.kind, Kind::kDone) << "once more";
 }
 
-TEST(UploadProgressTest, CountsWhatIsReadAgainOnlyOnce) {
-  testing::FakeClock clock;
-  UploadProgress progress(clock);
-  const SteadyTime began = clock.steady_now();
-  constexpr std::uint64_t kPart = std::uint64_t{8} << 20;
-  clock.advance(seconds(1));
-  progress.read("a", 4 * kPart);  // may all be unacknowledged
-  EXPECT_EQ(progress.last(), began);
-  progress.read("a", 6 * kPart);
-  EXPECT_EQ(progress.last(), began + seconds(1));
-  clock.advance(seconds(1));
-  progress.read("a", 6 * kPart);
-  EXPECT_EQ(progress.last(), began + seconds(1));
-  progress.read("a", 7 * kPart);
-  EXPECT_EQ(progress.last(), began + seconds(2));
-  clock.advance(seconds(1));
-  progress.done("a");
-  EXPECT_EQ(progress.last(), began + seconds(3));
+class UploadProgressTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kPart = UploadProgress::kReadAhead / 2;
+
+  // Whether that much of its body is news.
+  bool moves(std::uint64_t bytes) {
+    clock_.advance(seconds(1));
+    progress_.read("a", bytes);
+    return progress_.last() == clock_.steady_now();
+  }
+
+  testing::FakeClock clock_;
+  UploadProgress progress_{clock_};
+  const FileState content_{.size = 9 * kPart, .mtime_ns = 1, .inode = 1};
+};
+
+TEST_F(UploadProgressTest, CountsWhatIsCertain) {
+  progress_.begin("a", content_);
+  EXPECT_FALSE(moves(2 * kPart)) << "all of it may be unacknowledged";
+  EXPECT_TRUE(moves(3 * kPart));
+  EXPECT_FALSE(moves(3 * kPart));
+  EXPECT_TRUE(moves(4 * kPart));
+  clock_.advance(seconds(1));
+  progress_.done("a");
+  EXPECT_EQ(progress_.last(), clock_.steady_now());
+}
+
+TEST_F(UploadProgressTest, CountsWhatIsReadAgainOnlyAFewTimes) {
+  for (int reading = 0; reading <= UploadProgress::kRepeats; ++reading) {
+    progress_.begin("a", content_);
+    EXPECT_TRUE(moves(3 * kPart)) << reading;
+    EXPECT_TRUE(moves(8 * kPart)) << reading;
+  }
+  for (int reading = 0; reading < 10; ++reading) {
+    progress_.begin("a", content_);
+    EXPECT_FALSE(moves(3 * kPart) || moves(8 * kPart)) << reading;
+  }
+  EXPECT_TRUE(moves(9 * kPart)) << "farther than ever";
+}
+
+TEST_F(UploadProgressTest, CountsAReadingThatComesToNothingForNone) {
+  for (int reading = 0; reading < 10; ++reading) {
+    progress_.begin("a", content_);
+    EXPECT_FALSE(moves(kPart)) << reading;
+  }
+  progress_.begin("a", content_);
+  EXPECT_TRUE(moves(8 * kPart));
+  progress_.begin("a", content_);
+  EXPECT_TRUE(moves(3 * kPart));
+}
+
+TEST_F(UploadProgressTest, CountsOtherContentOfAPathAnew) {
+  for (std::uint64_t version = 2; version < 12; ++version) {
+    progress_.begin("a", {.size = content_.size, .mtime_ns = 1, .inode = version});
+    EXPECT_TRUE(moves(3 * kPart)) << version;
+    EXPECT_TRUE(moves(8 * kPart)) << version;
+  }
+}
+
+TEST_F(UploadProgressTest, KnowsNothingOfFilesThatHaveGone) {
+  for (int reading = 0; reading < 10; ++reading) {
+    progress_.begin("a", content_);
+    EXPECT_TRUE(moves(3 * kPart)) << reading;
+    progress_.forget_all_but({{"b", content_}});
+  }
+}
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// As a store that takes one MiB of each file in that time, once it has begun to acknowledge.
+std::function<void(const std::string&, std::uint64_t)> one_mib_in(Duration time) {
+  const auto seen = std::make_shared<std::map<std::string, std::uint64_t>>();
+  const auto mutex = std::make_shared<Mutex>();
+  return [=](const std::string& key, std::uint64_t bytes) {
+    bool is_another = false;
+    {
+      const MutexLock lock(*mutex);
+      is_another = std::exchange((*seen)[key], bytes / kMiB) != bytes / kMiB;
+    }
+    if (is_another && bytes > UploadProgress::kReadAhead) {
+      std::this_thread::sleep_for(time);
+    }
+  };
+}
+
+// A mirror that gives up soon, over a store that is slow.
+class FlushTest : public CheckpointFixture {
+ protected:
+  void begin(std::function<void(const std::string& key, std::uint64_t bytes)> on_read) {
+    flaky_ = std::make_unique<FlakyStore>(*store_, cancel_.get_token());
+    flaky_->on_read = std::move(on_read);
+    ASSERT_TRUE(make_directories(place_.directory));
+    auto mirror = CheckpointMirror::start(
+        {.place = place_,
+         .store = *flaky_,
+         .cancel = cancel_,
+         .clock = clock_,
+         .sinks = {.progress = sinks(), .lag = [](auto&) {}},
+         .options = {.times = {.settle = Duration(30), .quiet = Duration(100)},
+                     .look_interval = Duration(100),
+                     .no_progress = Duration(500)}},
+        {});
+    ASSERT_TRUE(mirror) << mirror.error().message;
+    mirror_ = std::move(*mirror);
+  }
+
+  std::stop_source cancel_;
+  std::unique_ptr<FlakyStore> flaky_;
+  std::unique_ptr<CheckpointMirror> mirror_;
+};
+
+TEST_F(FlushTest, SendsALargeFileThatWasReplacedWhileItWasSent) {
+  const auto slow = one_mib_in(Duration(100));
+  const std::string next(42 * kMiB, '2');
+  ASSERT_TRUE(write_file(scratch() / "next", next));
+  std::atomic<bool> once = true;
+  begin([&](const std::string& key, std::uint64_t bytes) {
+    if (bytes >= 36 * kMiB && once.exchange(false)) {
+      fs::rename(scratch() / "next", place_.directory / "last");
+      mirror_->flush();
+    }
+    if (!once) {
+      slow(key, bytes);
+    }
+  });
+  write("last", std::string(42 * kMiB, '1'));
+  EXPECT_TRUE(mirror_->wait_for_end(seconds(20)));
+  EXPECT_TRUE(mirror_->is_complete());
+  EXPECT_TRUE(stored().at("last") == next);
+}
+
+TEST_F(FlushTest, WaitsForSeveralSlowFilesAtOnce) {
+  begin(one_mib_in(Duration(180)));
+  for (const char* name : {"a", "b", "c", "d"}) {
+    write(name, std::string(28 * kMiB, 'x'));
+  }
+  mirror_->flush();
+  EXPECT_TRUE(mirror_->wait_for_end(seconds(20)));
+  EXPECT_TRUE(mirror_->is_complete());
 }
 
 }  // namespace
