@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "instance/mpi/gathering.h"
 
-#include "instance/run/log_pump.h"
-
 namespace trainyard::instance {
 namespace {
 
-void remember(std::deque<std::string>& tail, const std::vector<std::string>& lines) {
+void remember(LastLines& tail, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
-    tail.push_back(line);
-    if (tail.size() > LogPump::kTail) {
-      tail.pop_front();
-    }
+    tail.add(line);
   }
 }
 
@@ -47,8 +42,8 @@ std::vector<std::string> Gathering::tick(SteadyTime now) {
 }
 
 std::vector<std::string> Gathering::tail(int rank) {
-  const Speaker& from = speaker(rank);
-  return {from.tail.begin(), from.tail.end()};
+  const auto& lines = speaker(rank).tail.all();
+  return {lines.begin(), lines.end()};
 }
 
 std::vector<std::string> Gathering::ended(RankEnd end) {
@@ -56,7 +51,7 @@ std::vector<std::string> Gathering::ended(RankEnd end) {
   std::vector<std::string> lines;
   from.splitter.flush(lines);
   remember(from.tail, lines);
-  end.lines.assign(from.tail.begin(), from.tail.end());
+  end.lines = tail(end.rank);
   ends_.push_back(std::move(end));
   --connected_;
   return lines;

@@ -3,7 +3,6 @@
 // each beginning with "[rank N] " when there are several ranks. Pure; one thread.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "instance/mpi/verdict.h"
 #include "instance/run/line_splitter.h"
+#include "instance/run/log_pump.h"
 
 namespace trainyard::instance {
 
@@ -30,12 +30,12 @@ class Gathering {
 
   bool is_quiet() const { return connected_ == 0; }
   const std::vector<RankEnd>& ends() const { return ends_; }
-  std::vector<std::string> tail(int rank);  // its last lines
+  std::vector<std::string> tail(int rank);  // its last lines, cut as LastLines does
 
  private:
   struct Speaker {
     LineSplitter splitter;
-    std::deque<std::string> tail = {};
+    LastLines tail = {};
   };
 
   Speaker& speaker(int rank);

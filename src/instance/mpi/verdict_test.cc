@@ -11,8 +11,10 @@
 namespace trainyard::instance {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 RankEnd rank_end(int rank, ExitStatus status) {
   return {.rank = rank, .host = rank < 2 ? "algo-1" : "algo-2", .status = status};
@@ -82,6 +84,28 @@ TEST(Gathering, IsQuietWhenEveryRankHasEnded) {
   EXPECT_THAT(gathering.ended(rank_end(0, {.code = 3})), ElementsAre("the end"));
   EXPECT_TRUE(gathering.is_quiet());
   EXPECT_THAT(gathering.ends().at(0).lines, ElementsAre("the end"));
+}
+
+// It travels through a splitter of lines, which divides what is longer than kMaxEvent.
+TEST(Gathering, KeepsTheVerdictOnOneLineHoweverLongThoseOfTheRankAre) {
+  Gathering gathering(/*several=*/true);
+  gathering.joined();
+  std::string text;
+  for (std::size_t line = 0; line < LastLines::kMost; ++line) {
+    for (std::size_t i = 0; i < 100'000; ++i) {
+      text += "\u20ac";
+    }
+    text += "\n";
+  }
+  gathering.heard(2, text, SteadyTime{});
+  gathering.ended(rank_end(2, {.code = 3}));
+  const std::string line = to_line(verdict_of({.ends = gathering.ends(), .mpirun = {.code = 3}}));
+  EXPECT_LT(line.size(), LineSplitter::kMaxEvent / 2);
+  const Result<ProcessEnd> end = process_end_from_line(line);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->rank, 2);
+  EXPECT_EQ(end->host, "algo-2");
+  EXPECT_THAT(end->lines, Each(StartsWith("[rank 2] \u20ac")));
 }
 
 }  // namespace

@@ -14,9 +14,26 @@ namespace {
 
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr int kTickMilliseconds = 250;  // for progress bars that stand still
-constexpr std::size_t kTailLine = 2'000;
+
+bool continues_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
 
 }  // namespace
+
+void LastLines::add(std::string_view line) {
+  std::size_t end = line.size();
+  if (end > kLongest) {
+    end = kLongest;
+    while (end > 0 && continues_character(line[end])) {
+      --end;
+    }
+  }
+  lines_.emplace_back(line.substr(0, end));
+  if (lines_.size() > kMost) {
+    lines_.pop_front();
+  }
+}
 
 LogPump::LogPump(PumpInput input, PumpSinks sinks, Clock& clock)
     : sinks_(std::move(sinks)), clock_(clock), outputs_(input.outputs.size()) {
@@ -29,7 +46,7 @@ LogPump::LogPump(PumpInput input, PumpSinks sinks, Clock& clock)
 }
 
 const std::deque<std::string>& LogPump::tail(int process) const {
-  return streams_[static_cast<std::size_t>(process)].tail;
+  return streams_[static_cast<std::size_t>(process)].tail.all();
 }
 
 void LogPump::run() {
@@ -121,10 +138,7 @@ void LogPump::deliver(std::size_t index, std::vector<std::string> lines,
       }
       continue;
     }
-    stream.tail.push_back(line.substr(0, kTailLine));
-    if (stream.tail.size() > kTail) {
-      stream.tail.pop_front();
-    }
+    stream.tail.add(line);
     if (index > outputs_) {
       log_warning("container: " + line);
     } else {

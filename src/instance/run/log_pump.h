@@ -5,6 +5,7 @@
 // holds which does not die is not waited for: some time after init has ended, all is over.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -31,6 +32,20 @@ struct PumpSinks {
   std::function<void(int process, std::string_view bytes)> raw = {};
 };
 
+// The end of what a process has printed, for whoever asks why it ended. All of it together is below
+// LineSplitter::kMaxEvent, however it is escaped: it travels as one line of JSON.
+class LastLines {
+ public:
+  static constexpr std::size_t kMost = 20;
+  static constexpr std::size_t kLongest = 2'000;  // bytes; longer ones end between characters
+
+  void add(std::string_view line);  // valid UTF-8
+  const std::deque<std::string>& all() const { return lines_; }
+
+ private:
+  std::deque<std::string> lines_;
+};
+
 struct PumpInput {
   std::vector<Fd> outputs;            // of process 0, 1, ...
   std::vector<std::string> prefixes;  // of each process's lines
@@ -40,7 +55,7 @@ struct PumpInput {
 
 class LogPump {
  public:
-  static constexpr std::size_t kTail = 20;
+  static constexpr std::size_t kTail = LastLines::kMost;
   // Without a byte, once init has ended. The kernel kills what init leaves; that takes a moment for
   // much memory, or for a GPU.
   static constexpr Duration kPatience{5000};
@@ -50,7 +65,7 @@ class LogPump {
 
   // After `closed`: the last lines of a process, and what the container's machinery said.
   const std::deque<std::string>& tail(int process) const;
-  const std::deque<std::string>& diagnostics() const { return streams_.back().tail; }
+  const std::deque<std::string>& diagnostics() const { return streams_.back().tail.all(); }
   // After `closed`: a process of the container is still there.
   bool is_stuck() const { return is_stuck_; }
 
@@ -58,7 +73,7 @@ class LogPump {
   struct Stream {
     Fd fd;
     LineSplitter splitter;
-    std::deque<std::string> tail;
+    LastLines tail;
   };
 
   void run();

@@ -105,5 +105,24 @@ TEST_F(LogPumpTest, WaitsForASilentProcessWhileInitLives) {
   EXPECT_FALSE(pump_->is_stuck());
 }
 
+TEST(LastLines, KeepsOnlyTheLastOnes) {
+  LastLines lines;
+  for (std::size_t i = 0; i <= LastLines::kMost; ++i) {
+    lines.add(std::to_string(i));
+  }
+  EXPECT_EQ(lines.all().size(), LastLines::kMost);
+  EXPECT_EQ(lines.all().front(), "1");
+}
+
+TEST(LastLines, CutsLongOnesBetweenCharacters) {
+  LastLines lines;
+  lines.add(std::string(LastLines::kLongest, 'x'));
+  lines.add(std::string(LastLines::kLongest - 1, 'x') + "\u20ac");
+  lines.add(std::string(LastLines::kLongest - 3, 'x') + "\u20ac\u20ac");
+  EXPECT_THAT(lines.all(), ElementsAre(std::string(LastLines::kLongest, 'x'),
+                                       std::string(LastLines::kLongest - 1, 'x'),
+                                       std::string(LastLines::kLongest - 3, 'x') + "\u20ac"));
+}
+
 }  // namespace
 }  // namespace trainyard::instance
