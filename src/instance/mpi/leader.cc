@@ -257,8 +257,10 @@ class Leader {
     static_cast<void>(write_all(STDOUT_FILENO, text));
   }
 
-  // They end when they have told their supervisors.
+  // They end when they have told their supervisors. Nothing is taken from the queue any more:
+  // nobody may wait for room in it, the watch least of all, for which we wait.
   void tell_workers(const ProcessEnd& end) {
+    events_.close();
     worker_watch_.request_stop();
     worker_watch_.join();
     for (auto& [host, worker] : workers_) {
