@@ -30,6 +30,7 @@ struct WorldOptions {
   std::string name = "world";
   std::chrono::milliseconds timeout = std::chrono::seconds(20);
   MemoryOptions memory = {};
+  bool spreads = true;                  // no: a fault stays with its rank, the others are late
   std::uint64_t delay_seed = 0;         // not 0: everything comes late (late_transport.h)
   std::vector<std::int32_t> host = {};  // by rank; none: all on one
   comm::Choices choices = comm::default_choices();
@@ -81,7 +82,9 @@ inline comm::Communicator::Parts common_parts(const WorldOptions& options, std::
   parts.choices = options.choices;
   parts.board = options.board;
   hub->join(parts.fault.get());
-  parts.spread = [hub](const Error& error) { hub->spread(error); };
+  if (options.spreads) {
+    parts.spread = [hub](const Error& error) { hub->spread(error); };
+  }
   return parts;
 }
 

@@ -5,14 +5,18 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -26,18 +30,21 @@ struct MemoryOptions {
   bool stays_in_place = false;  // sends refer to the sender's memory until they are released
   bool places = false;          // receives go where the caller wants them
   bool holds_back = false;      // flush() never says that all has left
+  std::function<void(std::int32_t)> mapped = [](std::int32_t) {};    // in map() of that rank
+  std::function<void(std::int32_t)> unmapped = [](std::int32_t) {};  // in its unmap()
 };
 
 class MemoryNetwork {
  public:
   MemoryNetwork(std::int32_t size, MemoryOptions options)
       : size_(size),
-        options_(options),
+        options_(std::move(options)),
         changed_(static_cast<std::size_t>(size)),
         version_(static_cast<std::size_t>(size)),
         channels_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
         under_way_(static_cast<std::size_t>(size)),
-        lost_(static_cast<std::size_t>(size)) {}
+        lost_(static_cast<std::size_t>(size)),
+        gave_up_(static_cast<std::size_t>(size)) {}
 
   std::unique_ptr<comm::Transport> endpoint(std::int32_t rank);
 
@@ -67,6 +74,7 @@ class MemoryNetwork {
   };
   using Channel = std::deque<std::shared_ptr<Message>>;
 
+  std::atomic<bool>& gave_up(std::int32_t rank) { return gave_up_[static_cast<std::size_t>(rank)]; }
   Channel& channel(std::int32_t from, std::int32_t to) {
     const auto row = static_cast<std::size_t>(from) * static_cast<std::size_t>(size_);
     return channels_[row + static_cast<std::size_t>(to)];
@@ -81,6 +89,7 @@ class MemoryNetwork {
   std::vector<Channel> channels_;
   std::vector<std::size_t> under_way_;
   std::vector<bool> lost_;
+  std::vector<std::atomic<bool>> gave_up_;
   std::map<const std::byte*, std::pair<std::shared_ptr<std::byte[]>, std::size_t>> heap_;
 };
 
@@ -130,15 +139,12 @@ class MemoryTransport final : public comm::Transport {
     return true;
   }
   bool is_sent(comm::Ticket ticket) override {
-    const auto found = tickets_.find(ticket);
-    if (found == tickets_.end()) {
-      return true;
-    }
     const std::scoped_lock lock(network_.mutex_);
-    if (found->second->readers != 0) {
+    const auto found = tickets_.find(ticket);
+    if (found != tickets_.end() && found->second->readers != 0) {
       return false;
     }
-    tickets_.erase(found);
+    tickets_.erase(ticket);
     return true;
   }
 
@@ -185,20 +191,20 @@ class MemoryTransport final : public comm::Transport {
   bool flush() override { return !network_.options_.holds_back; }
   comm::Window window_of(std::span<const std::byte> bytes) const override {
     const std::scoped_lock lock(network_.mutex_);
-    auto found = network_.heap_.upper_bound(bytes.data());
-    if (found == network_.heap_.begin()) {
-      return {};
-    }
-    --found;
-    if (bytes.data() + bytes.size() > found->first + found->second.second) {
-      return {};
-    }
-    return {1, reinterpret_cast<std::uint64_t>(bytes.data())};
+    const auto after = network_.heap_.upper_bound(bytes.data());
+    const bool is_inside =
+        after != network_.heap_.begin() &&
+        bytes.data() + bytes.size() <= std::prev(after)->first + std::prev(after)->second.second;
+    return {is_inside ? 1U : 0U, reinterpret_cast<std::uint64_t>(bytes.data())};
   }
   std::byte* map(std::int32_t, comm::Window window) override {
+    network_.options_.mapped(rank_);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): the ranks share their addresses
     return reinterpret_cast<std::byte*>(window.offset);
   }
+  void unmap() override { network_.options_.unmapped(rank_); }
+  void give_up() override { network_.gave_up(rank_) = true; }
+  bool has_given_up(std::int32_t peer) override { return network_.gave_up(peer); }
   bool prefers_non_temporal(std::size_t bytes) const override { return bytes > 2048; }
 
  private:

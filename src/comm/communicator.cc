@@ -96,13 +96,18 @@ struct Communicator::State {
 
 std::unique_ptr<Communicator> Communicator::from_parts(Parts parts) {
   auto state = std::make_unique<State>(std::move(parts));
-  Parts& own = state->parts;
-  own.fault->pass_on_by([&own](const Error& error) {
-    if (own.spread) {
-      own.spread(error);
+  Fault& fault = *state->parts.fault;
+  fault.pass_on_by([&from = *state](const Error& error) {
+    if (from.parts.spread) {
+      from.parts.spread(error);
+    }
+    // Before anyone has the error, and with it its buffers.
+    if (!from.is_elsewhere()) {
+      from.parts.collectives->give_up();
+      from.parts.point_to_point->give_up();
     }
   });
-  own.fault->on_raise([&from = *state](const Error& error) {
+  fault.on_raise([&from = *state](const Error& error) {
     from.parts.collectives->wake();
     from.parts.point_to_point->wake();
     from.write_record(error);

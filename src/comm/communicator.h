@@ -10,7 +10,8 @@
 // the ranks disagree, both sides named. kUnavailable: a peer died or fell silent. kDeadline:
 // time-out, with the ranks that are there and those that are not. kCancelled: abort(). After any
 // but the first the communicator is closed: every later operation gives the same error. A buffer of
-// an operation that failed holds anything. A child of fork() has no part in it: operations are
+// an operation that failed holds anything, and what is then written to it stays: ranks that come
+// late neither change nor read it. A child of fork() has no part in it: operations are
 // kInvalidArgument there, and its end is nothing.
 #pragma once
 

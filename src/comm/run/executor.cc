@@ -48,12 +48,11 @@ Result<void> Executor::perform(const Task& task, const Plan& plan) {
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
     scratch_bytes_ = scratch;
   }
-  const bool is_done = walk(plan) && settle();
+  bool is_done = walk(plan) && settle();
   if (plan.schedule.windows) {
     transport_.unmap();
-    if (!is_done) {
-      transport_.give_up();
-    }
+    // What others wrote after a fault may have missed this rank's memory, which has given up.
+    is_done = is_done && !fault_.is_raised();
   }
   return is_done ? Result<void>() : fault_.error();
 }
@@ -202,9 +201,13 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
     how.divisor = setting_.size;
     how.scale = 1.0 / setting_.size;
   }
-  // In blocks, because a schedule with windows has one piece, and an abort must not wait for it.
+  // In blocks, because a schedule with windows has one piece, and an abort must not wait for it. A
+  // rank that was stopped may come here when others have given up.
   const std::size_t block = std::max<std::size_t>(kWindowBlock / element_, 1);
   for (std::size_t at = 0; at < piece.count; at += block) {
+    if (fault_.is_raised() || (!step.write.empty() && !are_all_there())) {
+      return;
+    }
     const std::size_t count = std::min(block, piece.count - at);
     if (move.is_copy) {
       for (std::size_t k = 0; k < outs_.size(); ++k) {
@@ -214,16 +217,11 @@ void Executor::apply(const Step& step, const Piece& piece, const Move& move) {
     } else {
       combine(how, outs_, operands_, count);
     }
-    if (at + block < piece.count) {
-      if (fault_.is_raised()) {
-        return;
-      }
-      for (std::byte*& out : outs_) {
-        out += block * element_;
-      }
-      for (const std::byte*& operand : operands_) {
-        operand += block * element_;
-      }
+    for (std::byte*& out : outs_) {
+      out += count * element_;
+    }
+    for (const std::byte*& operand : operands_) {
+      operand += count * element_;
     }
   }
 }

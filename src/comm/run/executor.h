@@ -11,9 +11,9 @@
 // closed, and the executor is of no more use.
 //
 // Memory of other ranks, where a schedule has windows, is mapped, or read by the kernel. A rank
-// that ends such an operation with an error says so before its caller has the buffers again, and
-// the others look for that after they have read: what it does with them is never taken for a
-// result.
+// that ends an operation with an error says so before its caller has the buffers again
+// (Transport::give_up, by the communicator), and the others look for that before they write and
+// after they have read: what it does with them is never taken for a result.
 #pragma once
 
 #include <atomic>

@@ -96,7 +96,7 @@ bool Executor::fetch(const Step& step, const Piece& piece, const Move& move) {
 }
 
 // After the last look into the memory of others: what was there is only what it should have been if
-// its owner has not ended the operation meanwhile.
+// its owner has not ended the operation meanwhile. Also before each block that is written there.
 bool Executor::are_all_there() {
   for (const std::int32_t peer : others_) {
     if (transport_.has_given_up(peer)) {

@@ -37,6 +37,11 @@ class Router final : public Transport {
   // No window is mapped by all ranks.
   Window window_of(std::span<const std::byte>) const override { return {}; }
   std::byte* map(std::int32_t, Window) override { return nullptr; }
+  void give_up() override {
+    near_->give_up();
+    far_->give_up();
+  }
+  bool has_given_up(std::int32_t peer) override { return of(peer).has_given_up(peer); }
   bool prefers_non_temporal(std::size_t bytes) const override {
     return near_->prefers_non_temporal(bytes);
   }

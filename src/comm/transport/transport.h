@@ -108,8 +108,10 @@ class Transport {
     return Error{Code::kUnimplemented, "this transport reaches no memory"};
   }
 
-  // This rank ends an operation with an error, and its buffers are its caller's again: said before
-  // that is so. What a peer that has said it let others read since then counts for nothing.
+  // This rank's operations end with an error, and their buffers are their callers' again: said
+  // before that is so, when the Fault is raised; from any thread. What a peer that has said it let
+  // others read since then counts for nothing. In memory that all ranks map, peers find what was
+  // there, and what they write there is lost.
   virtual void give_up() {}
   virtual bool has_given_up(std::int32_t /*peer*/) { return false; }
 

@@ -26,7 +26,7 @@ bool register_for_light_barriers() {
 
 void Doorbell::heavy_barrier(bool fences) {
   // The call cannot fail once a process has registered; the fence orders this thread in any case.
-  full_fence();
+  fence(std::memory_order_seq_cst);
   if (!fences) {
     membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   }

@@ -31,18 +31,9 @@
 #include <chrono>
 #include <cstdint>
 
-namespace trainyard::comm {
+#include "comm/transport/shm/fence.h"
 
-// A full fence. ThreadSanitizer does not model fences, and the compiler says so; no pair of plain
-// accesses here depends on one.
-inline void full_fence() {
-#pragma GCC diagnostic push
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#pragma GCC diagnostic pop
-}
+namespace trainyard::comm {
 
 struct alignas(64) Doorbell {
   enum Wait : std::uint32_t { kMessage = 1, kRoom = 2 };
@@ -56,7 +47,7 @@ struct alignas(64) Doorbell {
   // W2 to W5, after W1. `news` are the bits of Wait that it may end.
   void ring_sleeper(std::uint32_t news, bool fences) {
     if (fences) {
-      full_fence();
+      fence(std::memory_order_seq_cst);
     } else {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }

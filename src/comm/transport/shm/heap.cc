@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 namespace trainyard::comm {
 
@@ -19,6 +20,27 @@ Result<HeapRegistry::Made> HeapRegistry::make(std::size_t bytes) {
 void HeapRegistry::forget(std::uint64_t heap) {
   const MutexLock lock(mutex_);
   std::erase_if(own_, [&](const auto& entry) { return entry.second.heap == heap; });
+}
+
+Result<void> HeapRegistry::withdraw() {
+  std::vector<std::shared_ptr<SharedMemory>> left;
+  {
+    const MutexLock lock(mutex_);
+    if (std::exchange(is_withdrawn_, true)) {
+      return {};
+    }
+    for (const auto& [address, made] : own_) {
+      left.push_back(made.memory);
+    }
+  }
+  Result<void> all;
+  for (const auto& memory : left) {
+    const Result<void> one = memory->make_private();
+    if (!one && all) {
+      all = one;
+    }
+  }
+  return all;
 }
 
 Result<void> HeapRegistry::add_peers(std::int32_t peer, std::uint64_t heap, Fd fd) {
@@ -38,7 +60,7 @@ void HeapRegistry::forget_peers(std::int32_t peer, std::uint64_t heap) {
 Window HeapRegistry::window_of(std::span<const std::byte> bytes) const {
   const MutexLock lock(mutex_);
   const auto after = own_.upper_bound(bytes.data());
-  if (after == own_.begin()) {
+  if (is_withdrawn_ || after == own_.begin()) {
     return {};
   }
   const Made& made = std::prev(after)->second;

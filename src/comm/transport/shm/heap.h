@@ -34,6 +34,12 @@ class HeapRegistry {
   // After that no operation finds it. The memory stays as long as someone holds it.
   void forget(std::uint64_t heap);
 
+  // After a fault, before anyone has buffers back: this process leaves its heaps to the peers, who
+  // may still read and write what was under way there. Its memory stays where it is and holds what
+  // it held, but is private now, and no operation finds it. From any thread. The first error, when
+  // a heap stays shared.
+  Result<void> withdraw();
+
   // Maps a heap of the rank `peer`; replaces one of the same number. kInvalidArgument when it is no
   // memory of a fixed size, kExhausted when it cannot be mapped.
   Result<void> add_peers(std::int32_t peer, std::uint64_t heap, Fd fd);
@@ -53,6 +59,7 @@ class HeapRegistry {
 
   mutable Mutex mutex_;
   std::uint64_t last_ GUARDED_BY(mutex_) = 0;
+  bool is_withdrawn_ GUARDED_BY(mutex_) = false;
   std::map<const std::byte*, Made> own_ GUARDED_BY(mutex_);  // by address
   std::map<std::pair<std::int32_t, std::uint64_t>, Peers> peers_ GUARDED_BY(mutex_);
 };

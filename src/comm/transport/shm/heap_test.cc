@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/shm/heap.h"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,6 +43,42 @@ TEST(HeapRegistry, ForgetsAHeapAndLeavesItsMemoryToItsHolder) {
   heaps.forget(made.heap);
   EXPECT_EQ(heaps.window_of(made.memory->bytes()).heap, 0U);
   made.memory->bytes()[4095] = std::byte{1};
+}
+
+TEST(HeapRegistry, LeavesItsHeapsToThePeersWhenItWithdraws) {
+  HeapRegistry owner;
+  HeapRegistry user;
+  const HeapRegistry::Made made = *owner.make(8192);
+  const std::span<std::byte> own = made.memory->bytes();
+  ASSERT_TRUE(user.add_peers(0, made.heap, Fd(dup(made.fd))));
+  const auto seen = user.map(0, {.heap = made.heap, .offset = 0}, own.size());
+  const std::span<std::byte> theirs(seen.get(), own.size());
+  std::ranges::fill(own, std::byte{1});
+
+  ASSERT_TRUE(owner.withdraw());
+
+  EXPECT_THAT(own, Each(std::byte{1}));
+  EXPECT_EQ(owner.window_of(own).heap, 0U);
+  std::ranges::fill(own.first(4096), std::byte{7});
+  EXPECT_THAT(theirs, Each(std::byte{1}));
+  std::ranges::fill(theirs, std::byte{9});
+  EXPECT_THAT(own.first(4096), Each(std::byte{7}));
+}
+
+TEST(HeapRegistry, FindsNoHeapOnceItHasWithdrawn) {
+  HeapRegistry heaps;
+  ASSERT_TRUE(heaps.withdraw());
+  const HeapRegistry::Made made = *heaps.make(4096);
+  EXPECT_EQ(heaps.window_of(made.memory->bytes()).heap, 0U);
+  EXPECT_TRUE(heaps.withdraw());
+}
+
+TEST(SharedMemory, StaysSharedWhenItCannotBecomePrivate) {
+  SharedMemory memory = *SharedMemory::create("trainyard-test", 4096);
+  memory.close_fd();
+  memory.bytes()[0] = std::byte{3};
+  EXPECT_FALSE(memory.make_private());
+  EXPECT_EQ(memory.bytes()[0], std::byte{3});
 }
 
 TEST(HeapRegistry, MapsTheHeapOfAPeerInsideItsBounds) {

@@ -78,6 +78,22 @@ SharedMemory::~SharedMemory() {
   }
 }
 
+// The mapping that is there is replaced in one step, and pages are copied when they are written to:
+// copies of all at once may be more memory than there is. In place, rather than made elsewhere and
+// moved here, because libraries that register memory with a device watch for that.
+Result<void> SharedMemory::make_private() const {
+  constexpr int kPrivate = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  if (mmap(bytes_.data(), bytes_.size(), kAccess, kPrivate, fd(), 0) != MAP_FAILED) {
+    return {};
+  }
+  const int why = errno;
+  // Before Linux 6.12 a mapping that is refused may have taken the old one away already.
+  const void* const again =
+      mmap(bytes_.data(), bytes_.size(), kAccess, MAP_SHARED | MAP_FIXED, fd(), 0);
+  return errno_error(again != MAP_FAILED ? "leaving shared memory" : "mapping it again", why);
+}
+
 void SharedMemory::populate() const {
 #ifdef MADV_POPULATE_WRITE
   madvise(bytes_.data(), bytes_.size(), MADV_POPULATE_WRITE);

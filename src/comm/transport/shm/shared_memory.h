@@ -31,6 +31,11 @@ class SharedMemory {
   int fd() const { return fd_.get(); }  // to pass on; -1 after close_fd()
   void close_fd() { fd_.reset(); }      // the mapping stays
 
+  // From now on what this process writes there is seen by nobody else, and what others write does
+  // not change a page that this process has written to. The content stays; threads that use it
+  // meanwhile notice nothing. Needs the descriptor. After kExhausted all is as it was.
+  Result<void> make_private() const;
+
   // Makes all pages present in this process now, instead of one fault each. Best effort.
   void populate() const;
 

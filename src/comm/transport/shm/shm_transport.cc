@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "comm/transport/shm/cores.h"
+#include "comm/transport/shm/fence.h"
 
 namespace trainyard::comm {
 namespace {
@@ -185,8 +187,9 @@ bool ShmTransport::can_send_in_place(std::span<const std::int32_t> /*peers*/,
 bool ShmTransport::try_send_in_place(std::span<const std::int32_t> peers, const Label& label,
                                      std::span<const std::byte> bytes, Ticket* ticket) {
   const Window window = heaps_.window_of(bytes);
-  YARD_CHECK(window.heap != 0, "sent in place what lies in no heap");
-  if (!have_room(peers)) {
+  const bool is_withdrawn = window.heap == 0 && fault_.is_raised();
+  YARD_CHECK(window.heap != 0 || is_withdrawn, "sent in place what lies in no heap");
+  if (is_withdrawn || !have_room(peers)) {
     return false;
   }
   post(peers, label, {.place = Place::kHeap, .bytes = bytes.size()}, window, &in_place_);
@@ -282,6 +285,21 @@ Result<void> ShmTransport::fetch(std::int32_t peer, std::uint64_t address,
                                  std::span<std::byte> into) {
   const MemoryCard card = segment_->board(index_of(peer)).memory();
   return read_memory(static_cast<pid_t>(card.pid), address, into);
+}
+
+// The flag is stored before anything that the owner then writes, and loaded after all that the peer
+// has read: who read something new finds the flag.
+void ShmTransport::give_up() {
+  segment_->board(options_.index).raise(Board::kGaveUp);
+  fence(std::memory_order_release);
+  if (const Result<void> withdrawn = heaps_.withdraw(); !withdrawn) {
+    log_warning(withdrawn.error().in("comm: after a fault, for buffers of allocate").message);
+  }
+}
+
+bool ShmTransport::has_given_up(std::int32_t peer) {
+  fence(std::memory_order_acquire);
+  return segment_->board(index_of(peer)).has(Board::kGaveUp);
 }
 
 bool ShmTransport::prefers_non_temporal(std::size_t bytes) const {

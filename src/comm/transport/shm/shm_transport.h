@@ -74,10 +74,8 @@ class ShmTransport final : public Transport {
   bool reaches_all_memory() override;
   bool is_readable(std::span<const std::byte> bytes) override { return is_own_readable(bytes); }
   Result<void> fetch(std::int32_t peer, std::uint64_t address, std::span<std::byte> into) override;
-  void give_up() override { segment_->board(options_.index).raise(Board::kGaveUp); }
-  bool has_given_up(std::int32_t peer) override {
-    return segment_->board(index_of(peer)).has(Board::kGaveUp);
-  }
+  void give_up() override;
+  bool has_given_up(std::int32_t peer) override;
   bool prefers_non_temporal(std::size_t bytes) const override;
 
  private:

@@ -166,6 +166,35 @@ TEST(ShmTransport, SendsFromAHeapInPlace) {
   EXPECT_TRUE(ranks[0].is_sent(ticket));
 }
 
+// As by a send in pieces that has met its deadline.
+TEST(ShmTransport, KeepsWhatIsUnderWayInAHeapWhenItGivesUp) {
+  ShmRanks ranks(2);
+  const std::vector<std::int32_t> to = {1};
+  const std::span<std::byte> buffer = shared_buffer(ranks, 100'000);
+  std::ranges::fill(buffer, std::byte{1});
+  Ticket ticket = 0;
+  ASSERT_TRUE(ranks[0].try_send_in_place(to, label_of(1), buffer, &ticket));
+  ranks.fault().raise(Error{Code::kDeadline, "too late"});
+  EXPECT_FALSE(ranks[1].has_given_up(0));
+  ranks[0].give_up();
+  std::ranges::fill(buffer, std::byte{7});
+  EXPECT_TRUE(ranks[1].has_given_up(0));
+  EXPECT_TRUE(gets(ranks[1], 0, buffer.size(), 1));
+}
+
+// An operation that is under way meanwhile has just been told that it can.
+TEST(ShmTransport, SendsNothingFromAHeapAfterItHasGivenUp) {
+  ShmRanks ranks(2);
+  const std::vector<std::int32_t> to = {1};
+  const std::span<std::byte> buffer = shared_buffer(ranks, 100'000);
+  ranks.fault().raise(Error{Code::kDeadline, "too late"});
+  ranks[0].give_up();
+  EXPECT_FALSE(ranks[0].can_send_in_place(to, buffer));
+  Ticket ticket = 0;
+  EXPECT_FALSE(ranks[0].try_send_in_place(to, label_of(1), buffer, &ticket));
+  EXPECT_EQ(ranks[1].try_receive(0, {}), nullptr);
+}
+
 TEST(ShmTransport, HoldsAMessageUntilItsHeapIsKnown) {
   ShmRanks ranks(2);
   const std::vector<std::int32_t> to = {1};
