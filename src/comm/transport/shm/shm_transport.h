@@ -6,7 +6,7 @@
 // and to wake one who sleeps.
 //
 // channel.h and doorbell.h have the memory-order arguments; everything here belongs to the one
-// thread that uses the transport, but for wake().
+// thread that uses the transport, but for wake() and give_up().
 #pragma once
 
 #include <array>
