@@ -27,17 +27,14 @@ class ControlLink {
  public:
   // From someone who may be anyone, messages of up to `most_bytes` are read, until trust().
   explicit ControlLink(Fd fd, std::size_t most_bytes = kMaxFrame)
-      : fd_(std::move(fd)), kept_(fd_.get()), reader_(most_bytes) {}
+      : fd_(std::move(fd)), reader_(most_bytes) {}
   ControlLink(ControlLink&&) noexcept = default;
-  ControlLink& operator=(ControlLink&&) = delete;  // a number that is closed may be another's
+  ControlLink& operator=(ControlLink&&) = delete;
   void trust() { reader_.allow(kMaxFrame); }
 
   int fd() const { return fd_.get(); }
   // The connection itself, for another protocol; nothing may have arrived after the last message.
-  Fd take_fd() {
-    kept_ = {};
-    return std::move(fd_);
-  }
+  PrivateFd take_fd() { return std::move(fd_); }
   bool has_unsent() const { return !unsent_.empty(); }
 
   // Queues a message and sends what the connection takes; errors show when receiving. With `passed`
@@ -64,8 +61,7 @@ class ControlLink {
 
   Result<bool> read_some();  // false: nothing there now
 
-  Fd fd_;
-  KeptFromChildren kept_;  // ends first
+  PrivateFd fd_;
   FrameReader reader_;
   std::deque<Fd> arrived_fds_;
   std::deque<ControlMessage> arrived_;

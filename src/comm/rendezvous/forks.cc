@@ -82,6 +82,12 @@ KeptFromChildren& KeptFromChildren::operator=(KeptFromChildren&& other) noexcept
   return *this;
 }
 
+PrivateFd& PrivateFd::operator=(PrivateFd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  kept_ = std::move(other.kept_);
+  return *this;
+}
+
 std::uint32_t forks_so_far() {
   watch();
   return forks.load(std::memory_order_relaxed);

@@ -8,6 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+
+#include "base/fd.h"
 
 namespace trainyard::comm {
 
@@ -25,6 +28,23 @@ class KeptFromChildren {
 
  private:
   int fd_ = -1;
+};
+
+// A descriptor that children have no part in, wherever it is handed on.
+class PrivateFd {
+ public:
+  PrivateFd() = default;
+  explicit PrivateFd(Fd fd) : fd_(std::move(fd)), kept_(fd_.get()) {}
+  PrivateFd(PrivateFd&&) noexcept = default;
+  // The other one takes what this one had: a number that is closed may be another's.
+  PrivateFd& operator=(PrivateFd&& other) noexcept;
+
+  int get() const { return fd_.get(); }
+  bool is_open() const { return fd_.is_open(); }
+
+ private:
+  Fd fd_;
+  KeptFromChildren kept_;  // ends first
 };
 
 // How many forks lie between this process and the one that first asked, or kept a descriptor.

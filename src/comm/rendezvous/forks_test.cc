@@ -2,12 +2,12 @@
 // A data loader's worker in small: a child that goes on without exec.
 #include "comm/rendezvous/forks.h"
 
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -18,13 +18,14 @@
 #include "base/file.h"
 #include "comm/health/status_file.h"
 #include "comm/rendezvous/control_link.h"
+#include "comm/transport/tcp/acceptor.h"
 #include "testing/comm_world.h"
 
 namespace trainyard::comm {
 namespace {
 
 using std::chrono::seconds;
-using ::testing::HasSubstr;
+using std::chrono::steady_clock;
 
 // A child that runs `body`, which gives its exit code, and ends there.
 class Child {
@@ -78,6 +79,35 @@ TEST(ControlLink, EndsWithItsProcessThoughAChildLives) {
   const Child child([] { return ::pause(); });
   rank.reset();
   EXPECT_EQ(watcher.wait(seconds(20)).error().code, Code::kUnavailable);
+}
+
+TEST(PrivateFd, EndsWithItsOwnerThoughAChildLives) {
+  Pair pair = make_pair();
+  Pair other = make_pair();
+  ControlLink watcher(std::move(pair.other));
+  PrivateFd rank(std::move(other.one));
+  rank = ControlLink(std::move(pair.one)).take_fd();  // in place of another one
+  const Child child([] { return ::pause(); });
+  rank = PrivateFd();
+  EXPECT_EQ(watcher.wait(seconds(20)).error().code, Code::kUnavailable);
+}
+
+// From where it is opened, and where it is accepted, to those who keep it.
+TEST(DataConnection, EndsWithItsRankThoughAChildLives) {
+  Acceptor acceptor(*listen_tcp({"127.0.0.1", 0}), "secret", 1);
+  const Greeting greeting{.secret = "secret", .from = 0, .to = 1};
+  auto sends = open_data_connection({"127.0.0.1"}, acceptor.port(), greeting, std::stop_token());
+  ASSERT_TRUE(sends);
+  std::vector<Arrival> arrived;
+  const auto end = steady_clock::now() + seconds(20);
+  while (arrived.empty() && steady_clock::now() < end) {
+    arrived = acceptor.take(0);
+  }
+  ASSERT_EQ(arrived.size(), 1U);
+  Child child([ends = std::array{sends->get(), arrived[0].fd.get()}] {
+    return is_null_device(ends[0]) && is_null_device(ends[1]) ? 0 : 1;
+  });
+  EXPECT_EQ(child.exit_code(), 0);
 }
 
 TEST(KeptFromChildren, LeavesANumberInTheChildAndTheConnectionToTheParent) {

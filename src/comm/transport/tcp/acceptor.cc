@@ -180,8 +180,8 @@ namespace {
 
 // One try. kDeadline: it takes connections, but does not answer within `patience`. kNotFound: its
 // host does not answer.
-Result<Fd> try_address(const Endpoint& endpoint, const Greeting& greeting, milliseconds patience,
-                       const std::stop_token& stop) {
+Result<PrivateFd> try_address(const Endpoint& endpoint, const Greeting& greeting,
+                              milliseconds patience, const std::stop_token& stop) {
   auto fd = connect_tcp(endpoint, kConnectTime, false);
   if (!fd) {
     const bool is_away = fd.error().code == Code::kDeadline;
@@ -195,7 +195,7 @@ Result<Fd> try_address(const Endpoint& endpoint, const Greeting& greeting, milli
   while (steady_clock::now() < end && !stop.stop_requested()) {
     const auto answer = link.wait(kLook);
     if (answer && answer->fields == Fields{"welcome"}) {
-      Fd open = link.take_fd();
+      PrivateFd open = link.take_fd();
       if (::send(open.get(), &kSeen, 1, MSG_NOSIGNAL) != 1) {
         return Error{Code::kUnavailable, errno_error("send", errno).message};
       }
@@ -211,8 +211,9 @@ Result<Fd> try_address(const Endpoint& endpoint, const Greeting& greeting, milli
 
 }  // namespace
 
-Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
-                                const Greeting& greeting, const std::stop_token& stop) {
+Result<PrivateFd> open_data_connection(const std::vector<std::string>& addresses,
+                                       std::uint16_t port, const Greeting& greeting,
+                                       const std::stop_token& stop) {
   const auto give_up = steady_clock::now() + kSilence;
   for (milliseconds patience = kFirstPatience; true;
        patience = std::min(2 * patience, kMostPatience)) {

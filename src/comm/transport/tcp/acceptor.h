@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/result.h"
+#include "comm/rendezvous/forks.h"
 #include "comm/rendezvous/sockets.h"
 
 namespace trainyard::comm {
@@ -32,7 +32,7 @@ struct Greeting {
 
 struct Arrival {
   Greeting greeting;
-  Fd fd;
+  PrivateFd fd;
 };
 
 class Acceptor {
@@ -56,7 +56,8 @@ class Acceptor {
 // that takes connections but does not answer is stopped, or busy with others: it is asked again,
 // until `stop`; a host that is out of reach for kSilence, as after a cut. kUnavailable lists what
 // was tried.
-Result<Fd> open_data_connection(const std::vector<std::string>& addresses, std::uint16_t port,
-                                const Greeting& greeting, const std::stop_token& stop);
+Result<PrivateFd> open_data_connection(const std::vector<std::string>& addresses,
+                                       std::uint16_t port, const Greeting& greeting,
+                                       const std::stop_token& stop);
 
 }  // namespace trainyard::comm

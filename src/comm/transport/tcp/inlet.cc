@@ -33,7 +33,7 @@ Result<std::size_t> receive(int fd, std::span<std::byte> out) {
 
 }  // namespace
 
-void Inlet::add(std::uint32_t index, std::uint32_t count, Fd fd) {
+void Inlet::add(std::uint32_t index, std::uint32_t count, PrivateFd fd) {
   lines_.resize(std::max<std::size_t>(lines_.size(), count));
   lines_[index] = std::move(fd);
 }

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/result.h"
+#include "comm/rendezvous/forks.h"
 #include "comm/transport/tcp/header.h"
 
 namespace trainyard::comm {
@@ -22,7 +22,7 @@ class Inlet {
   explicit Inlet(std::size_t max_message) : max_message_(max_message) {}
 
   // A connection from the peer, of `count` that it opens.
-  void add(std::uint32_t index, std::uint32_t count, Fd fd);
+  void add(std::uint32_t index, std::uint32_t count, PrivateFd fd);
   // Reads what is there of the next message, into `into` when that has its size. True when it is
   // whole. kUnavailable: the connection is at its end. kCorrupt: not our bytes, or too long.
   Result<bool> read(std::span<std::byte> into);
@@ -36,7 +36,7 @@ class Inlet {
   Result<bool> read_header();
 
   std::size_t max_message_;
-  std::vector<Fd> lines_;
+  std::vector<PrivateFd> lines_;
   std::uint64_t turn_ = 0;
 
   std::array<std::byte, kHeaderBytes> header_ = {};

@@ -10,11 +10,11 @@
 namespace trainyard::comm {
 namespace {
 
-Result<std::vector<Fd>> open_all(const DataAddress& address, Greeting greeting,
-                                 const std::stop_token& stop) {
-  std::vector<Fd> connections;
+Result<std::vector<PrivateFd>> open_all(const DataAddress& address, Greeting greeting,
+                                        const std::stop_token& stop) {
+  std::vector<PrivateFd> connections;
   for (greeting.index = 0; greeting.index < greeting.count; ++greeting.index) {
-    YARD_TRY(Fd fd, open_data_connection(address.addresses, address.port, greeting, stop));
+    YARD_TRY(PrivateFd fd, open_data_connection(address.addresses, address.port, greeting, stop));
     connections.push_back(std::move(fd));
   }
   return connections;

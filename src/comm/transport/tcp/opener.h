@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "comm/rendezvous/join.h"
@@ -22,7 +21,7 @@ class Opener {
  public:
   struct Opened {
     std::int32_t rank = 0;
-    Result<std::vector<Fd>> connections;
+    Result<std::vector<PrivateFd>> connections;
   };
 
   // `told` is called whenever take() has something to give, on the threads that open.

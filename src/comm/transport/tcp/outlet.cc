@@ -21,7 +21,7 @@ constexpr std::size_t kCopylessBytes = std::size_t{64} << 10;
 
 }  // namespace
 
-void Outlet::attach(std::vector<Fd> connections) {
+void Outlet::attach(std::vector<PrivateFd> connections) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const int on = 1;
     Line& line = lines_[i];
@@ -57,7 +57,7 @@ Result<void> Outlet::pump() {
 }
 
 Result<void> Outlet::pump(Line& line) {
-  if (!line.fd.is_open()) {
+  if (!line.fd.is_open() || has_given_up_) {
     return {};
   }
   while (!line.queue.empty()) {
@@ -155,6 +155,22 @@ void Outlet::take_back(Line& line) {
          static_cast<std::int32_t>(line.returned - line.borrowed.front().last_copyless) >= 0) {
     finish(line.borrowed.front().number);
     line.borrowed.pop_front();
+  }
+}
+
+void Outlet::give_up() {
+  has_given_up_ = true;
+  for (Line& line : lines_) {
+    if (!line.fd.is_open()) {
+      continue;
+    }
+    take_back(line);
+    if (line.returned != line.copyless) {
+      // A reset at once, which drops what is to be sent, also what waits to be sent again. Closing
+      // would do so only when nobody else polls the connection any more.
+      const sockaddr nowhere{.sa_family = AF_UNSPEC, .sa_data = {}};
+      [[maybe_unused]] const int status = ::connect(line.fd.get(), &nowhere, sizeof(nowhere));
+    }
   }
 }
 

@@ -17,8 +17,8 @@
 
 #include <poll.h>
 
-#include "base/fd.h"
 #include "base/result.h"
+#include "comm/rendezvous/forks.h"
 #include "comm/rendezvous/sockets.h"
 #include "comm/transport/tcp/header.h"
 
@@ -31,7 +31,7 @@ class Outlet {
  public:
   // Of so many connections: what is pushed waits until they are there.
   explicit Outlet(std::size_t connections) : lines_(connections) {}
-  void attach(std::vector<Fd> connections);
+  void attach(std::vector<PrivateFd> connections);
   // True when a host has acknowledged nothing of what was sent to it for kSilence.
   bool is_silent(std::chrono::steady_clock::time_point now);
 
@@ -39,6 +39,9 @@ class Outlet {
   void push(const Label& label, std::span<const std::byte> bytes, Staging staging);
   // Goes on sending; an error is the end of the connection.
   Result<void> pump();
+  // The payloads are their owners' again: a connection that still has some to give back is reset,
+  // so that what they become does not arrive in place of what they were. Nothing is sent after it.
+  void give_up();
   bool is_idle() const { return waiting_ == 0; }
   // How many messages have been sent and given back, in order.
   std::uint64_t done() const;
@@ -58,7 +61,7 @@ class Outlet {
     bool is_copyless = false;
   };
   struct Line {
-    Fd fd;
+    PrivateFd fd;
     SilenceWatch silence;
     bool may_go_without_copy = false;
     std::uint32_t copyless = 0;  // zero-copy sends so far, and given back
@@ -74,6 +77,7 @@ class Outlet {
   void finish(std::uint64_t number);
 
   std::vector<Line> lines_;
+  bool has_given_up_ = false;
   std::uint64_t pushed_ = 0;
   std::size_t waiting_ = 0;
   std::deque<bool> finished_;  // of the messages after done_

@@ -32,8 +32,9 @@ TcpTransport::TcpTransport(TcpOptions options, Acceptor& acceptor, Fault& fault)
     options_.connections = default_connections();
   }
   for (std::size_t rank = 0; rank < options_.peers.size(); ++rank) {
-    peers_.push_back(Peer{.out = nullptr, .in = Inlet(options_.max_message)});
+    peers_.push_back(Peer{.in = Inlet(options_.max_message)});
   }
+  outlets_.resize(peers_.size());
   news_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const auto tell = [fd = news_.get()] { ::eventfd_write(fd, 1); };
   opener_ = std::make_unique<Opener>(tell);
@@ -50,11 +51,13 @@ TcpTransport::~TcpTransport() {
 }
 
 void TcpTransport::connect(std::int32_t rank) {
-  Peer& peer = peer_of(rank);
-  if (peer.out != nullptr) {
-    return;
+  {
+    const MutexLock lock(sending_);
+    if (outlets_[at(rank)] != nullptr) {
+      return;
+    }
+    outlets_[at(rank)] = std::make_unique<Outlet>(options_.connections);
   }
-  peer.out = std::make_unique<Outlet>(options_.connections);
   opener_->open(options_.peers[static_cast<std::size_t>(rank)], {.secret = options_.secret,
                                                                  .from = options_.rank,
                                                                  .to = rank,
@@ -96,7 +99,8 @@ bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const 
   InPlace one{.ticket = ++last_ticket_, .until = {}};
   for (const std::int32_t rank : peers) {
     send(rank, label, bytes, nullptr);
-    one.until.emplace_back(rank, peer_of(rank).out->pushed());
+    const MutexLock lock(sending_);
+    one.until.emplace_back(rank, outlets_[at(rank)]->pushed());
   }
   in_place_.push_back(std::move(one));
   *ticket = last_ticket_;
@@ -106,26 +110,40 @@ bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const 
 void TcpTransport::send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
                         const Staging& staging) {
   connect(rank);
-  peer_of(rank).out->push(label, bytes, staging);
+  {
+    const MutexLock lock(sending_);
+    outlets_[at(rank)]->push(label, bytes, staging);
+  }
   pump(rank);
 }
 
 void TcpTransport::pump(std::int32_t rank) {
-  Peer& peer = peer_of(rank);
-  if (peer.out == nullptr || peer.takes_nothing || fault_.is_raised()) {
+  if (peer_of(rank).takes_nothing || fault_.is_raised()) {
     return;
   }
-  const Result<void> status = peer.out->pump();
+  Result<void> status;
+  {
+    const MutexLock lock(sending_);
+    Outlet* out = outlets_[at(rank)].get();
+    status = out == nullptr ? status : out->pump();
+  }
   if (!status) {
-    peer.takes_nothing = true;
+    peer_of(rank).takes_nothing = true;
     broken_.note(rank, status.error().message);
   }
+}
+
+bool TcpTransport::has_unsent(std::int32_t rank) {
+  const MutexLock lock(sending_);
+  const Outlet* out = outlets_[at(rank)].get();
+  return out != nullptr && !out->is_idle();
 }
 
 bool TcpTransport::is_sent(Ticket ticket) {
   const auto is_done = [&](const InPlace& one) {
     return std::ranges::all_of(one.until, [&](const auto& peer) {
-      return peer_of(peer.first).out->done() >= peer.second;
+      const MutexLock lock(sending_);
+      return outlets_[at(peer.first)]->done() >= peer.second;
     });
   };
   const auto find = [&] { return std::ranges::find(in_place_, ticket, &InPlace::ticket); };
@@ -176,20 +194,27 @@ bool TcpTransport::flush() {
     take_news();
   }
   bool is_idle = true;
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (peers_[rank].out != nullptr && !peers_[rank].out->is_idle()) {
-      pump(static_cast<std::int32_t>(rank));
-      is_idle = is_idle && peers_[rank].out->is_idle();
+  for (std::int32_t rank = 0; static_cast<std::size_t>(rank) < peers_.size(); ++rank) {
+    if (has_unsent(rank)) {
+      pump(rank);
+      is_idle = !has_unsent(rank) && is_idle;
     }
   }
   return is_idle;
 }
 
+void TcpTransport::give_up() {
+  const MutexLock lock(sending_);
+  for (const auto& out : outlets_) {
+    if (out != nullptr) {
+      out->give_up();
+    }
+  }
+}
+
 void TcpTransport::raise_broken() {
   const auto due = broken_.due([&](std::int32_t rank) {
-    const Peer& peer = peer_of(rank);
-    return std::ranges::find(watched_, rank) != watched_.end() ||
-           (peer.out != nullptr && !peer.out->is_idle());
+    return std::ranges::find(watched_, rank) != watched_.end() || has_unsent(rank);
   });
   if (due) {
     const std::string& name = options_.names[static_cast<std::size_t>(due->rank)];
@@ -202,7 +227,8 @@ void TcpTransport::take_news() {
   has_news_ = false;
   for (Opener::Opened& opened : opener_->take()) {
     if (opened.connections) {
-      peer_of(opened.rank).out->attach(std::move(*opened.connections));
+      const MutexLock lock(sending_);
+      outlets_[at(opened.rank)]->attach(std::move(*opened.connections));
     } else {
       broken_.note(opened.rank, opened.connections.error().message);
     }
@@ -225,11 +251,7 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
     }
   }
   check_unheard();
-  for (const Peer& peer : peers_) {
-    if (peer.out != nullptr && !peer.takes_nothing) {
-      peer.out->list(entries);
-    }
-  }
+  list_outlets(entries);
   int found = 0;
   for (int look = 0; patience == Patience::kSpin && look < kLooks && found == 0; ++look) {
     found = ::poll(entries.data(), entries.size(), 0);
@@ -251,6 +273,15 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
   watched_.clear();
 }
 
+void TcpTransport::list_outlets(std::vector<pollfd>& entries) {
+  const MutexLock lock(sending_);
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (outlets_[rank] != nullptr && !peers_[rank].takes_nothing) {
+      outlets_[rank]->list(entries);
+    }
+  }
+}
+
 // Now and then: whether those who were sent something are still heard of.
 void TcpTransport::check_unheard() {
   const auto now = steady_clock::now();
@@ -258,11 +289,11 @@ void TcpTransport::check_unheard() {
     return;
   }
   next_check_ = now + kCheck;
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    Peer& peer = peers_[rank];
-    const auto number = static_cast<std::int32_t>(rank);
-    if (peer.out != nullptr && !broken_.has(number) && peer.out->is_silent(now)) {
-      broken_.note(number, "its host has acknowledged nothing for more than 3 s");
+  const MutexLock lock(sending_);
+  for (std::int32_t rank = 0; static_cast<std::size_t>(rank) < peers_.size(); ++rank) {
+    Outlet* out = outlets_[at(rank)].get();
+    if (out != nullptr && !broken_.has(rank) && out->is_silent(now)) {
+      broken_.note(rank, "its host has acknowledged nothing for more than 3 s");
     }
   }
 }

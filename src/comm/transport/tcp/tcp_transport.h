@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "comm/health/fault.h"
 #include "comm/rendezvous/join.h"
 #include "comm/transport/broken_peers.h"
@@ -57,6 +58,9 @@ class TcpTransport final : public Transport {
   void wait(Patience patience, std::chrono::microseconds limit) override;
   void wake() override;
   bool flush() override;
+  // Nothing goes out any more, also of what was lent to the kernel: whoever waits for that sees the
+  // connection end, and gives others the time to explain it (broken_peers.h).
+  void give_up() override;
   Window window_of(std::span<const std::byte>) const override { return {}; }
   std::byte* map(std::int32_t, Window) override { return nullptr; }
   bool prefers_non_temporal(std::size_t) const override { return false; }
@@ -65,7 +69,6 @@ class TcpTransport final : public Transport {
   static constexpr std::size_t kStagings = 64;
 
   struct Peer {
-    std::unique_ptr<Outlet> out;  // from the first message on
     Inlet in;
     // Either direction goes on without the other: a peer that has all it needs may leave while what
     // it sent is still unread here, or what was lent to the kernel not yet given back.
@@ -78,19 +81,24 @@ class TcpTransport final : public Transport {
     std::vector<std::pair<std::int32_t, std::uint64_t>> until;
   };
 
-  Peer& peer_of(std::int32_t rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  static std::size_t at(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+  Peer& peer_of(std::int32_t rank) { return peers_[at(rank)]; }
+  bool has_unsent(std::int32_t rank);
   void connect(std::int32_t rank);
   void send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
             const Staging& staging);
   void pump(std::int32_t rank);
   void raise_broken();
   void check_unheard();
+  void list_outlets(std::vector<pollfd>& entries);
   void take_news();
 
   TcpOptions options_;
   Acceptor& acceptor_;
   Fault& fault_;
   std::vector<Peer> peers_;
+  Mutex sending_;  // with the thread that gives up
+  std::vector<std::unique_ptr<Outlet>> outlets_ GUARDED_BY(sending_);  // null before a message
   BrokenPeers broken_;
   std::vector<Staging> stagings_;
   Staging reserved_;

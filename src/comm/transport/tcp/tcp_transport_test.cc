@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/tcp/tcp_transport.h"
 
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -28,7 +29,7 @@ class TcpTransportTest : public ::testing::TestWithParam<std::uint32_t> {
     std::unique_ptr<TcpTransport> transport;
   };
 
-  void start(std::int32_t size) {
+  void start(std::int32_t size, std::size_t max_message = TcpOptions().max_message) {
     std::vector<DataAddress> addresses;
     std::vector<std::string> names;
     for (std::int32_t rank = 0; rank < size; ++rank) {
@@ -43,6 +44,7 @@ class TcpTransportTest : public ::testing::TestWithParam<std::uint32_t> {
       TcpOptions options;
       options.rank = rank;
       options.connections = GetParam();
+      options.max_message = max_message;
       options.secret = kSecret;
       options.peers = addresses;
       options.names = names;
@@ -217,6 +219,39 @@ TEST_P(TcpTransportTest, APeerThatCannotBeReachedIsAFaultThatSaysWhatWasTried) {
   EXPECT_EQ(receive(0, 1), nullptr);
   EXPECT_THAT(at(0).fault.error().message, HasSubstr("127.0.0.1:"));
   EXPECT_TRUE(transport(0).flush());  // and never will: after a fault nothing goes out
+}
+
+// Of a message this long the kernel holds a part, which lies in the memory of the caller.
+TEST_P(TcpTransportTest, WhatIsGivenUpDoesNotArriveAsWhatItBecame) {
+  constexpr std::byte kAfter{0xee};
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  start(2, kBytes);
+  const auto before = pattern(kBytes, 3);
+  auto data = before;
+  const std::int32_t to = 1;
+  Ticket ticket = 0;
+  ASSERT_TRUE(
+      transport(0).try_send_in_place({&to, 1}, {.sequence = 1, .signature = {}}, data, &ticket));
+  std::jthread sender([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      transport(0).wait(Patience::kSleep, milliseconds(500));
+    }
+  });
+  std::this_thread::sleep_for(milliseconds(200));  // the kernel takes no more by then
+
+  at(0).fault.raise({Code::kDeadline, "too late"});
+  transport(0).give_up();
+  std::ranges::fill(data, kAfter);
+
+  std::vector<std::byte> received(kBytes);
+  EXPECT_EQ(receive(1, 0, received), nullptr);
+  EXPECT_THAT(at(1).fault.peek().message, HasSubstr("the connection to rank 0 is broken"));
+  const auto is_altered = [](std::byte got, std::byte sent) {
+    return got == kAfter && sent != kAfter ? 1 : 0;
+  };
+  EXPECT_EQ(std::transform_reduce(received.begin(), received.end(), before.begin(), 0, std::plus(),
+                                  is_altered),
+            0);
 }
 
 // A peer that computes takes nothing for a while; its host acknowledges all the same.
