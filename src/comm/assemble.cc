@@ -54,6 +54,8 @@ class WatchedBoard final : public ProgressBoard {
                std::shared_ptr<Slot> slot)
       : standing_(std::move(standing)), fault_(fault), slot_(std::move(slot)) {
     parts.progress_of = [this](std::int32_t rank) { return standing_->of(rank); };
+    parts.fault_of = [this](std::int32_t rank) { return standing_->fault_of(rank); };
+    parts.show = [this](const Error& error) { standing_->show(error); };
     watchdog_ = std::make_unique<Watchdog>(std::move(parts), fault);
     const MutexLock lock(slot_->mutex);
     slot_->board = this;

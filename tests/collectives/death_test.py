@@ -75,6 +75,54 @@ def test_a_rank_that_left_is_named_by_those_that_need_it(make_world):
     assert world[3].answer().code == "OK"
 
 
+@pytest.mark.parametrize("layout", ["shm4", "mixed"])
+def test_a_leader_that_left_long_ago_is_named_by_those_that_need_it(make_world, layout):
+    world = make_world(layout).create()
+    assert {answer.code for answer in world.all("run", kind="barrier")} == {"OK"}
+    assert world[0].do("free").code == "OK"  # after it has waited for the others as long as it does
+    at = time.monotonic()
+    for rank in world.without(0):
+        rank.begin("run", kind="barrier")
+    for error in errors_after(world.without(0), at, 2, "UNAVAILABLE"):
+        assert f"rank 0 (pid {world[0].pid} on host-0) left the world after operation 1" in error
+
+
+@pytest.mark.parametrize("how", ["stopped", "left"])
+def test_an_abort_needs_no_leader_on_a_host(make_world, how):
+    world = make_world("shm4").create()
+    assert {answer.code for answer in world.all("run", kind="barrier")} == {"OK"}
+    if how == "stopped":
+        world[0].signal(signal.SIGSTOP)
+        others = [rank.begin("run", kind="all_reduce", count=100_000) for rank in world.without(0, 1)]
+    else:
+        assert world[0].do("free").code == "OK"
+        others = [rank.begin("run", kind="receive", root=1, count=100) for rank in world.without(0, 1)]
+    at = time.monotonic()
+    assert world[1].do("abort", reason="enough").code == "OK"
+    for error in errors_after(others, at, 2, "CANCELLED"):
+        assert error == "'world' was aborted by rank 1: enough"
+    if how == "stopped":
+        at = world[0].signal(signal.SIGCONT)
+        world[0].begin("run", kind="all_reduce", count=100_000)
+        errors_after([world[0]], at, 2, "CANCELLED")
+
+
+def test_the_end_of_what_a_rank_sends_is_seen_though_a_child_of_it_lives(make_world):
+    world = make_world("tcp2").create()
+    world[1].begin("run", kind="send", root=0, count=100)
+    world[0].begin("run", kind="receive", root=1, count=100)
+    assert {rank.answer().code for rank in world.ranks} == {"OK"}
+    child = world[1].do("fork").value
+    try:
+        assert world[1].do("free").code == "OK"
+        at = time.monotonic()
+        world[0].begin("run", kind="receive", root=1, count=100)
+        assert "rank 1 (pid" in errors_after([world[0]], at, 2, "UNAVAILABLE")[0]
+        os.kill(child, 0)  # it is still there
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("stopped", [0, -1], ids=["first", "last"])
 def test_a_stopped_rank_is_named_at_the_time_out_and_hears_of_it(make_world, layout, stopped):

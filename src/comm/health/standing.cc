@@ -42,6 +42,11 @@ bool Standing::has_left(std::int32_t rank) const {
   return board != nullptr && board->has(Board::kLeft);
 }
 
+std::optional<Error> Standing::fault_of(std::int32_t rank) const {
+  const Board* board = board_of(rank);
+  return board == nullptr ? std::nullopt : board->fault().seen();
+}
+
 RankProgress Standing::of(std::int32_t rank) const {
   RankProgress progress{.rank = rank};
   const Board* board = board_of(rank);

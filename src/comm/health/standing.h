@@ -29,6 +29,8 @@ class Standing final : public ProgressBoard {
   std::optional<std::uint64_t> last_issued(std::int32_t rank) const override;
   bool has_left(std::int32_t rank) const override;
 
+  void show(const Error& fault) { own_->fault().show(fault); }
+  std::optional<Error> fault_of(std::int32_t rank) const;  // as it showed it, of this host
   void leave() { own_->raise(Board::kLeft); }
   RankProgress of(std::int32_t rank) const;  // of this host
 

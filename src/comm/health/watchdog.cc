@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/health/watchdog.h"
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <deque>
-#include <optional>
-#include <set>
-#include <thread>
+#include <iterator>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include "base/mutex.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "comm/health/internal/watchdog_state.h"
 #include "comm/rendezvous/sockets.h"
 
 namespace trainyard::comm {
@@ -27,8 +19,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLastWords{1000};  // until the others have read them
-
-using HeapName = std::pair<std::int32_t, std::uint64_t>;  // owner, id
 
 Fields fault_message(const Error& error) {
   return {"fault", std::to_string(static_cast<int>(error.code)), error.message};
@@ -40,81 +30,7 @@ Error error_of(const Fields& fields) {
   return {is_known ? static_cast<Code>(*code) : Code::kInternal, fields[2]};
 }
 
-std::uint64_t number(const std::string& text) {
-  const auto value = parse_int(text);
-  return value && *value >= 0 ? static_cast<std::uint64_t>(*value) : 0;
-}
-
 }  // namespace
-
-struct Watchdog::State {
-  // What callers ask the thread to send.
-  struct Share {
-    std::uint64_t id = 0;
-    std::uint64_t bytes = 0;
-    Fd fd;
-    bool is_end = false;
-  };
-
-  WatchdogParts parts;
-  Fault& fault;
-  Fd wake;
-  bool is_leader = false;
-  bool up_has_left = false;
-
-  Mutex mutex;
-  ConditionVariable changed;
-  std::deque<Share> shares GUARDED_BY(mutex);
-  std::set<std::uint64_t> mapped GUARDED_BY(mutex);  // own buffers that all have
-  bool has_spread GUARDED_BY(mutex) = false;
-  std::atomic<bool> is_running = false;
-  std::atomic<std::thread::id> runner;
-  std::atomic<bool> is_leaving = false;
-  std::atomic<bool> must_spread = false;
-
-  // The rest is the thread's own.
-  std::map<std::int32_t, RankProgress> remote;          // of other hosts, as told (rank 0)
-  std::map<std::int32_t, SilenceWatch> silence;         // of other hosts
-  std::map<std::int32_t, std::string> told;             // to rank 0, of this host's ranks
-  std::map<HeapName, std::set<std::int32_t>> unmapped;  // leader: who has not mapped it yet
-  steady_clock::time_point next_beat = steady_clock::now();
-  std::optional<steady_clock::time_point> left_at;
-  std::optional<steady_clock::time_point> closing_at;
-  std::jthread thread;
-
-  State(WatchdogParts given, Fault& raised) : parts(std::move(given)), fault(raised) {}
-
-  void run();
-  void poll_once();
-  void read_what_came_before();
-  void check_silence();
-  void read(std::int32_t peer, ControlLink& link, bool* is_over);
-  std::int32_t above() const { return is_leader ? 0 : parts.hosts.leader_of(parts.rank); }
-  void handle(std::int32_t peer, ControlMessage& message);
-  void lost(std::int32_t peer, const Error& error);
-  void beat();
-  void judge();
-  void send_fault();
-  void send_shares();
-  void take_heap(std::int32_t peer, ControlMessage& message);
-  void take_mapped(std::int32_t peer, const HeapName& heap);
-  void forward_unmap(std::int32_t peer, const HeapName& heap);
-  void forget_mapper(std::int32_t peer);
-  void say_goodbye();
-  bool may_end();
-  void raise(const Error& error) { fault.raise(error); }
-  const Member& member(std::int32_t rank) const {
-    return parts.members[static_cast<std::size_t>(rank)];
-  }
-  bool is_local(std::int32_t rank) const {
-    return parts.hosts.of_rank[static_cast<std::size_t>(rank)] ==
-           parts.hosts.of_rank[static_cast<std::size_t>(parts.rank)];
-  }
-  const std::vector<std::int32_t>& local_ranks() const {
-    return parts.hosts
-        .ranks[static_cast<std::size_t>(parts.hosts.of_rank[static_cast<std::size_t>(parts.rank)])];
-  }
-};
 
 void Watchdog::State::run() {
   runner = std::this_thread::get_id();
@@ -131,11 +47,35 @@ void Watchdog::State::say_goodbye() {
   left_at = steady_clock::now();
   send_shares();
   beat();
+  tell_who_has_left();
   for (const auto& [peer, link] : parts.down) {
     link->send({"bye"});
   }
   if (parts.up != nullptr) {
     parts.up->send({"bye"});
+  }
+}
+
+// The leaders of other hosts hear it from nobody else. What the ranks had issued is all that
+// counts.
+void Watchdog::State::tell_who_has_left() {
+  Fields fields = {"beat"};
+  const auto add = [&](RankProgress progress) {
+    if (progress.has_left) {
+      progress.recent.clear();
+      fields.push_back(encode(progress));
+    }
+  };
+  for (const std::int32_t rank : local_ranks()) {
+    add(parts.progress_of(rank));
+  }
+  for (const auto& [rank, progress] : remote) {
+    add(progress);
+  }
+  for (const auto& [peer, link] : parts.down) {
+    if (!is_local(peer)) {
+      link->send(fields);
+    }
   }
 }
 
@@ -151,7 +91,7 @@ bool Watchdog::State::may_end() {
   }
   const auto now = steady_clock::now();
   const bool is_needed = !parts.down.empty() && !fault.is_raised();
-  if (!closing_at && (!is_needed || now > *left_at + kLinger)) {
+  if (!closing_at && (!is_needed || now > *left_at + parts.linger)) {
     closing_at = now;
   }
   if (!closing_at) {
@@ -203,7 +143,7 @@ void Watchdog::State::poll_once() {
       read(peers[i], link, &is_over);
     }
     if (is_over && is_up) {
-      parts.up.reset();
+      close_up();
     } else if (is_over) {
       parts.down.erase(below);
       forget_mapper(peers[i]);
@@ -229,7 +169,7 @@ void Watchdog::State::read_what_came_before() {
     bool is_over = false;
     read(above(), *parts.up, &is_over);
     if (is_over) {
-      parts.up.reset();
+      close_up();
     }
   }
 }
@@ -282,6 +222,13 @@ void Watchdog::State::lost(std::int32_t peer, const Error& error) {
   }
 }
 
+void Watchdog::State::close_up() {
+  parts.up.reset();
+  const MutexLock lock(mutex);
+  has_no_leader = !is_leader;
+  changed.notify_all();
+}
+
 void Watchdog::State::handle(std::int32_t peer, ControlMessage& message) {
   const Fields& fields = message.fields;
   const std::string verb = fields.empty() ? "" : fields[0];
@@ -303,9 +250,9 @@ void Watchdog::State::handle(std::int32_t peer, ControlMessage& message) {
   } else if (verb == "heap+fd" && fields.size() == 4) {
     take_heap(peer, message);
   } else if (verb == "mapped" && fields.size() == 3) {
-    take_mapped(peer, {static_cast<std::int32_t>(number(fields[1])), number(fields[2])});
+    take_mapped(peer, heap_in(fields));
   } else if (verb == "unheap" && fields.size() == 3) {
-    forward_unmap(peer, {static_cast<std::int32_t>(number(fields[1])), number(fields[2])});
+    forward_unmap(peer, heap_in(fields));
   } else {
     raise({Code::kCorrupt,
            fmt::format("{} sent an unknown message \"{}\"", describe(member(peer)), verb)});
@@ -329,8 +276,21 @@ void Watchdog::State::beat() {
       link->send({"beat"});  // so that both sides notice a cut
     }
   }
-  if (is_leader) {
+  if (!closing_at) {
+    look_at_boards();
+  }
+  if (is_leader || (parts.up == nullptr && !is_leaving)) {
     judge();
+  }
+}
+
+// Faults that nobody passes on: a leader that is stopped, or has left, does not.
+void Watchdog::State::look_at_boards() {
+  for (const std::int32_t rank : local_ranks()) {
+    const auto shown = fault.is_raised() ? std::nullopt : parts.fault_of(rank);
+    if (shown) {
+      raise(*shown);
+    }
   }
 }
 
@@ -370,106 +330,6 @@ void Watchdog::State::send_fault() {
   changed.notify_all();
 }
 
-void Watchdog::State::send_shares() {
-  std::deque<Share> taken;
-  {
-    const MutexLock lock(mutex);
-    taken.swap(shares);
-  }
-  for (Share& share : taken) {
-    const HeapName heap = {parts.rank, share.id};
-    const std::string owner = std::to_string(parts.rank);
-    const std::string id = std::to_string(share.id);
-    if (share.is_end) {
-      forward_unmap(parts.rank, heap);
-    } else if (is_leader) {
-      ControlMessage message{{"heap+fd", owner, id, std::to_string(share.bytes)},
-                             std::move(share.fd)};
-      take_heap(parts.rank, message);
-    } else if (parts.up != nullptr) {
-      parts.up->send({"heap+fd", owner, id, std::to_string(share.bytes)}, share.fd.get());
-    }
-  }
-}
-
-// A leader hands it to everyone of the host but the owner; everyone but the owner maps it.
-void Watchdog::State::take_heap(std::int32_t peer, ControlMessage& message) {
-  const auto owner = static_cast<std::int32_t>(number(message.fields[1]));
-  const HeapName heap = {owner, number(message.fields[2])};
-  if (is_leader) {
-    std::set<std::int32_t>& missing = unmapped[heap];
-    for (const auto& [below, link] : parts.down) {
-      if (is_local(below) && below != owner) {
-        missing.insert(below);
-        link->send(message.fields, message.fd.get());
-      }
-    }
-  }
-  if (owner != parts.rank) {
-    const Result<void> status =
-        parts.map(owner, heap.second, number(message.fields[3]), std::move(message.fd));
-    if (!status) {
-      raise(status.error().in(fmt::format("mapping a buffer of rank {}", owner)));
-      return;
-    }
-  }
-  if (is_leader) {
-    take_mapped(parts.rank, heap);
-  } else if (peer != parts.rank && parts.up != nullptr) {
-    parts.up->send({"mapped", message.fields[1], message.fields[2]});
-  }
-}
-
-void Watchdog::State::take_mapped(std::int32_t peer, const HeapName& heap) {
-  if (is_leader) {
-    const auto found = unmapped.find(heap);
-    if (found == unmapped.end()) {
-      return;
-    }
-    found->second.erase(peer);
-    if (!found->second.empty()) {
-      return;
-    }
-    unmapped.erase(found);
-    const auto owner = parts.down.find(heap.first);
-    if (owner != parts.down.end()) {
-      owner->second->send({"mapped", std::to_string(heap.first), std::to_string(heap.second)});
-    }
-  }
-  if (heap.first == parts.rank) {
-    const MutexLock lock(mutex);
-    mapped.insert(heap.second);
-    changed.notify_all();
-  }
-}
-
-// Nobody waits for a rank that has left to map a buffer.
-void Watchdog::State::forget_mapper(std::int32_t peer) {
-  std::vector<HeapName> heaps;
-  for (const auto& [heap, missing] : unmapped) {
-    if (missing.contains(peer)) {
-      heaps.push_back(heap);
-    }
-  }
-  for (const HeapName& heap : heaps) {
-    take_mapped(peer, heap);
-  }
-}
-
-void Watchdog::State::forward_unmap(std::int32_t peer, const HeapName& heap) {
-  const Fields message = {"unheap", std::to_string(heap.first), std::to_string(heap.second)};
-  for (const auto& [below, link] : parts.down) {
-    if (is_leader && is_local(below) && below != heap.first) {
-      link->send(message);
-    }
-  }
-  if (heap.first != parts.rank) {
-    parts.unmap(heap.first, heap.second);
-  } else if (!is_leader && peer == parts.rank && parts.up != nullptr) {
-    parts.up->send(message);
-  }
-}
-
 Watchdog::Watchdog(WatchdogParts parts, Fault& fault)
     : state_(std::make_unique<State>(std::move(parts), fault)) {
   State* state = state_.get();
@@ -498,6 +358,7 @@ void Watchdog::leave() {
 
 void Watchdog::spread() {
   State& state = *state_;
+  state.parts.show(state.fault.peek());
   state.must_spread = true;
   if (state.is_running && state.runner == std::this_thread::get_id()) {
     state.send_fault();
@@ -506,31 +367,6 @@ void Watchdog::spread() {
   ::eventfd_write(state.wake.get(), 1);
   std::unique_lock lock(state.mutex);
   state.changed.wait_for(lock, kSpread, [&] { return state.has_spread || !state.is_running; });
-}
-
-Result<void> Watchdog::share(std::uint64_t id, std::uint64_t bytes, int fd, milliseconds time) {
-  State& state = *state_;
-  State::Share share{.id = id, .bytes = bytes, .fd = Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0))};
-  if (!share.fd.is_open()) {
-    return errno_error("duplicate a descriptor", errno);
-  }
-  std::unique_lock lock(state.mutex);
-  state.shares.push_back(std::move(share));
-  ::eventfd_write(state.wake.get(), 1);
-  const bool is_over = state.changed.wait_for(
-      lock, time, [&] { return state.fault.is_raised() || state.mapped.contains(id); });
-  if (state.mapped.erase(id) == 1) {
-    return {};
-  }
-  lock.unlock();
-  return is_over ? state.fault.error()
-                 : Error{Code::kDeadline, "not every rank of this host has mapped a new buffer"};
-}
-
-void Watchdog::unshare(std::uint64_t id) {
-  const MutexLock lock(state_->mutex);
-  state_->shares.push_back({.id = id, .bytes = 0, .fd = Fd(), .is_end = true});
-  ::eventfd_write(state_->wake.get(), 1);
 }
 
 }  // namespace trainyard::comm

@@ -5,8 +5,9 @@
 // twice a second finds within 5 s of the cut. A process that is merely stopped still acknowledges,
 // and is left to the time-out of the operation. At each look progress travels upwards, too, and
 // whoever sees ranks that disagree, or that wait for one that left, raises the fault. A fault goes
-// once over every connection, before those who wait for an operation get it. It also takes buffers
-// of `allocate` to the ranks of the host.
+// once over every connection, before those who wait for an operation get it; the ranks of a host
+// also see it on each other's boards, and who has no leader any more judges by these. It also takes
+// buffers of `allocate` to the ranks of the host.
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,10 +38,14 @@ struct WatchdogParts {
   Hosts hosts;
   std::unique_ptr<ControlLink> up;  // to the leader; of a leader, to rank 0; null for rank 0
   std::map<std::int32_t, std::unique_ptr<ControlLink>> down;  // by rank
+  std::chrono::milliseconds linger = kLinger;
   // Called on the watchdog's thread.
-  std::function<RankProgress(std::int32_t rank)> progress_of;  // ranks of this host
+  std::function<RankProgress(std::int32_t rank)> progress_of;       // ranks of this host
+  std::function<std::optional<Error>(std::int32_t rank)> fault_of;  // as they have shown it
   std::function<Result<void>(std::int32_t owner, std::uint64_t id, std::uint64_t bytes, Fd fd)> map;
   std::function<void(std::int32_t owner, std::uint64_t id)> unmap;
+  // To the ranks of this host. Called on the thread that raises the fault.
+  std::function<void(const Error& fault)> show;
 };
 
 class Watchdog {

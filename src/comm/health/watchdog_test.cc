@@ -24,6 +24,7 @@ class WatchdogTest : public ::testing::Test {
     Fault fault;
     Mutex mutex;
     RankProgress progress;
+    std::optional<Error> shown;
     std::vector<std::string> mapped;
     std::unique_ptr<Watchdog> watchdog;
   };
@@ -56,23 +57,7 @@ class WatchdogTest : public ::testing::Test {
       parts[i].rank = static_cast<std::int32_t>(i);
       parts[i].members = members;
       parts[i].hosts = grouped;
-      parts[i].progress_of = [this](std::int32_t rank) {
-        Rank& one = at(rank);
-        const MutexLock lock(one.mutex);
-        return one.progress;
-      };
-      parts[i].map = [this, i](std::int32_t owner, std::uint64_t id, std::uint64_t, Fd fd) {
-        Rank& one = *ranks_[i];
-        const MutexLock lock(one.mutex);
-        one.mapped.push_back(std::to_string(owner) + "." + std::to_string(id) +
-                             (fd.is_open() ? "" : " without memory"));
-        return Result<void>();
-      };
-      parts[i].unmap = [this, i](std::int32_t, std::uint64_t) {
-        Rank& one = *ranks_[i];
-        const MutexLock lock(one.mutex);
-        one.mapped.clear();
-      };
+      wire(parts[i]);
       Rank& one = *ranks_[i];
       if (parts[i].rank == silent) {
         silent_ = std::move(parts[i]);
@@ -82,6 +67,39 @@ class WatchdogTest : public ::testing::Test {
       one.fault.pass_on_by([raw = one.watchdog.get()](const Error&) { raw->spread(); });
       one.watchdog->start();
     }
+  }
+
+  // To what the ranks show and map.
+  void wire(WatchdogParts& parts) {
+    const std::int32_t own = parts.rank;
+    parts.progress_of = [this](std::int32_t rank) {
+      Rank& one = at(rank);
+      const MutexLock lock(one.mutex);
+      return one.progress;
+    };
+    parts.fault_of = [this](std::int32_t rank) {
+      Rank& one = at(rank);
+      const MutexLock lock(one.mutex);
+      return one.shown;
+    };
+    parts.show = [this, own](const Error& error) {
+      Rank& one = at(own);
+      const MutexLock lock(one.mutex);
+      one.shown = error;
+    };
+    parts.linger = linger_;
+    parts.map = [this, own](std::int32_t owner, std::uint64_t id, std::uint64_t, Fd fd) {
+      Rank& one = at(own);
+      const MutexLock lock(one.mutex);
+      one.mapped.push_back(std::to_string(owner) + "." + std::to_string(id) +
+                           (fd.is_open() ? "" : " without memory"));
+      return Result<void>();
+    };
+    parts.unmap = [this, own](std::int32_t, std::uint64_t) {
+      Rank& one = at(own);
+      const MutexLock lock(one.mutex);
+      one.mapped.clear();
+    };
   }
 
   Rank& at(std::int32_t rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
@@ -132,6 +150,7 @@ class WatchdogTest : public ::testing::Test {
 
   void TearDown() override { leave_all(); }
 
+  milliseconds linger_ = kLinger;
   std::vector<std::unique_ptr<Rank>> ranks_;
   WatchdogParts silent_;
 };
@@ -209,6 +228,55 @@ TEST_F(WatchdogTest, WhoWaitsForARankThatLeftIsTold) {
   issue(0, 4, {});
   const Error error = fault_of(0, seconds(2));
   EXPECT_THAT(error.message, HasSubstr("rank 1 (pid 101 on a) left the world after operation 3"));
+}
+
+TEST_F(WatchdogTest, WhoWaitsForALeaderThatLeftLongAgoIsToldOnItsHost) {
+  linger_ = milliseconds(50);
+  start({"a", "a", "a"});
+  for (const std::int32_t rank : {0, 1, 2}) {
+    issue(rank, 3, {});
+  }
+  leave(0);
+  issue(1, 4, {});
+  for (const std::int32_t rank : {1, 2}) {
+    EXPECT_THAT(fault_of(rank, seconds(2)).message,
+                HasSubstr("rank 0 (pid 100 on a) left the world after operation 3"));
+  }
+}
+
+TEST_F(WatchdogTest, WhoWaitsForALeaderThatLeftLongAgoIsToldOnOtherHosts) {
+  linger_ = milliseconds(50);
+  start({"a", "b", "b"});
+  for (const std::int32_t rank : {0, 1, 2}) {
+    issue(rank, 3, {});
+  }
+  leave(0);
+  issue(2, 4, {});
+  for (const std::int32_t rank : {1, 2}) {
+    EXPECT_THAT(fault_of(rank, seconds(2)).message,
+                HasSubstr("rank 0 (pid 100 on a) left the world after operation 3"));
+  }
+}
+
+// The leader has its connections, and does nothing with them.
+TEST_F(WatchdogTest, AFaultReachesTheRanksOfAHostWhoseLeaderIsStopped) {
+  start({"a", "a", "a"}, 0);
+  at(1).fault.raise({Code::kCancelled, "enough"});
+  const Error error = fault_of(2, seconds(2));
+  EXPECT_EQ(error.code, Code::kCancelled);
+  EXPECT_EQ(error.message, "enough");
+  silent_ = {};
+}
+
+TEST_F(WatchdogTest, WhoSharesABufferWithoutALeaderIsTold) {
+  linger_ = milliseconds(50);
+  start({"a", "a"});
+  leave(0);
+  const Fd memory(::memfd_create("test", MFD_CLOEXEC));
+  const auto shared = at(1).watchdog->share(1, 4096, memory.get(), seconds(20));
+  ASSERT_FALSE(shared);
+  EXPECT_EQ(shared.error().code, Code::kUnavailable);
+  EXPECT_THAT(shared.error().message, HasSubstr("rank 0 (pid 100 on a) has left the world"));
 }
 
 TEST_F(WatchdogTest, TakesABufferToTheRanksOfTheHostOnly) {

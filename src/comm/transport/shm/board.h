@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank shows of itself to the other ranks of its host, in the segment: how far it is, which
-// operations it issued last, and whether it left. Written by its owner, read by anyone at any time,
-// without locks: the health part looks here and sees disagreements before any message shows them.
+// operations it issued last, whether it left, and its fault. Written by its owner, read by anyone
+// at any time, without locks: the health part looks here and sees disagreements before any message
+// shows them.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "comm/health/shown_fault.h"
 #include "comm/transport/shm/peer_memory.h"
 #include "comm/types.h"
 
@@ -49,6 +51,9 @@ class Board {
   void set_memory(const MemoryCard& card);
   MemoryCard memory() const;
 
+  ShownFault& fault() { return fault_; }
+  const ShownFault& fault() const { return fault_; }
+
  private:
   struct Kept {
     std::atomic<std::uint64_t> sequence = 0;  // 0 while the words change
@@ -62,6 +67,7 @@ class Board {
   std::array<std::atomic<std::uint64_t>, kMaxCpus / 64> cpus_ = {};
   std::array<std::atomic<std::uint64_t>, sizeof(MemoryCard) / 8> memory_ = {};
   std::array<Kept, kKeptOperations> kept_ = {};
+  ShownFault fault_;
 };
 
 }  // namespace trainyard::comm

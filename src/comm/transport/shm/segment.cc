@@ -12,7 +12,7 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31474553'44524159;  // "YARDSEG1", little-endian
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 constexpr std::uint64_t kLine = 64;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargestMessage = 128 << 10;

@@ -106,7 +106,7 @@ TEST(Segment, OfAnotherVersionIsRefusedWithBoth) {
   ASSERT_EQ(pwrite(segment.fd(), &version, sizeof(version), 8), 4);
   const Error error = Segment::map(Fd(dup(segment.fd()))).error();
   EXPECT_EQ(error.code, Code::kConflict);
-  EXPECT_THAT(error.message, HasSubstr("version 77, this process 3"));
+  EXPECT_THAT(error.message, HasSubstr("version 77, this process 4"));
 }
 
 TEST(Segment, SmallerThanItSaysIsRefused) {
