@@ -307,7 +307,7 @@ TEST_F(MirrorTest, SendsAFileThatStaysOpenForTooLongAndSaysSo) {
   start();
   std::ofstream out(at("last.pt"));
   out << "n" << std::flush;
-  EXPECT_TRUE(becomes({{"last.pt", "n"}}));
+  EXPECT_TRUE(becomes({{"last.pt", "n"}}) && eventually([&] { return !notes().empty(); }));
   EXPECT_THAT(notes(), ElementsAre(HasSubstr("/last.pt stays open for writing")));
 }
 
