@@ -19,6 +19,8 @@
 namespace trainyard {
 namespace {
 
+constexpr std::string_view kUnfinished = ".trainyard-XXXXXX";
+
 Path directory_of(const Path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
@@ -69,7 +71,7 @@ Result<void> fill_and_rename(const Fd& fd, const Path& temporary, const Path& pa
 Result<void> replace_file(const Path& path, std::string_view content, mode_t mode, bool durable) {
   const Path directory = directory_of(path);
   // Its own short name: one made from `path` could be longer than a name may be.
-  std::string temporary = directory / ".trainyard-XXXXXX";
+  std::string temporary = directory / kUnfinished;
   Fd fd(mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.is_open()) {
     return failed("create a file in", directory, errno);
@@ -140,6 +142,11 @@ Result<void> write_file_durably(const Path& path, std::string_view content, mode
 
 Result<void> write_file(const Path& path, std::string_view content, mode_t mode) {
   return replace_file(path, content, mode, false);
+}
+
+bool is_unfinished_file(std::string_view name) {
+  return name.size() == kUnfinished.size() &&
+         name.starts_with(kUnfinished.substr(0, kUnfinished.find('X')));
 }
 
 Result<void> make_directories(const Path& path, mode_t mode) {

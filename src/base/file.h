@@ -30,6 +30,9 @@ Result<void> write_file_durably(const Path& path, std::string_view content, mode
 // Write-then-rename without the syncs: readers see the old or the new content, whole.
 Result<void> write_file(const Path& path, std::string_view content, mode_t mode = 0644);
 
+// Whether a file of this name is what either of them leaves when its process is killed amid it.
+bool is_unfinished_file(std::string_view name);
+
 Result<void> make_directories(const Path& path, mode_t mode = 0755);
 Result<void> sync_directory(const Path& path);
 

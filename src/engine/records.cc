@@ -78,6 +78,21 @@ void remove_if_empty(const Path& directory) {
   std::filesystem::remove(directory, not_empty);
 }
 
+// Of a gang whose server died before its record had its name, or after that was removed: nothing
+// else is there then. False: something is.
+bool remove_unwritten(const Path& gang) {
+  for (const Path& entry : entries_of(gang)) {
+    std::error_code failure;
+    if (is_unfinished_file(entry.filename().string()) &&
+        std::filesystem::is_regular_file(std::filesystem::symlink_status(entry, failure))) {
+      std::filesystem::remove(entry, failure);
+    }
+  }
+  remove_if_empty(gang);
+  std::error_code failure;
+  return !std::filesystem::exists(gang, failure);
+}
+
 Result<void> remove_file(const Path& file) {
   std::error_code failure;
   std::filesystem::remove(file, failure);
@@ -134,12 +149,13 @@ std::vector<GangRecord> Records::gangs() const {
       auto gang = parse(epoch / kGangFile, read_gang);
       if (gang && gang_directory(gang->id) == epoch) {
         found.push_back(*std::move(gang));
-      } else {
+      } else if (gang || gang.error().code != Code::kNotFound || !remove_unwritten(epoch)) {
         log_error(fmt::format("{} is not the record of a gang and is left alone: {}",
                               epoch.string(),
                               gang ? "it names another place" : gang.error().message));
       }
     }
+    remove_if_empty(job);
   }
   return found;
 }

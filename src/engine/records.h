@@ -54,8 +54,9 @@ class Records {
   // Survives the server's death. Power loss ends the process that it tells of, too.
   Result<void> write(const control::GangId& id, const InstanceRecord& instance) const;
 
-  // All gangs of the run directory. What cannot be read is logged and passed over: one bad file
-  // must not keep a server from starting.
+  // All gangs of the run directory, when none is being made. What cannot be read is logged and
+  // passed over: one bad file must not keep a server from starting. What a crash left of a gang
+  // that has no record yet, or none any more, is removed.
   std::vector<GangRecord> gangs() const;
   std::vector<InstanceRecord> instances(const control::GangId& id) const;
 

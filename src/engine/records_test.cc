@@ -56,6 +56,20 @@ TEST_F(RecordsTest, PassOverWhatIsDamaged) {
   EXPECT_THAT(records_.gangs(), ElementsAre(gang_record()));
 }
 
+TEST_F(RecordsTest, OfWhichACrashLeftTheBeginningOrTheEndAreRemoved) {
+  const Path run = directory_->path();
+  ASSERT_TRUE(make_directories(run / "begun/1"));
+  ASSERT_TRUE(write_file(run / "begun/1/.trainyard-abc123", "{"));
+  ASSERT_TRUE(make_directories(run / "ended/2"));
+  ASSERT_TRUE(make_directories(run / "empty"));
+  ASSERT_TRUE(make_directories(run / "strange/1/.trainyard-abc123"));
+  EXPECT_THAT(records_.gangs(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(run / "begun"));
+  EXPECT_FALSE(std::filesystem::exists(run / "ended"));
+  EXPECT_FALSE(std::filesystem::exists(run / "empty"));
+  EXPECT_TRUE(std::filesystem::exists(run / "strange/1/.trainyard-abc123"));
+}
+
 TEST_F(RecordsTest, PassOverWhatLiesInAnotherGangsPlace) {
   ASSERT_TRUE(records_.write(gang_record()));
   const Path moved = directory_->path() / "job-1" / "3";
