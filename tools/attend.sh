@@ -16,8 +16,9 @@ listen() {
 
 hear() {
   local pid name now=${EPOCHREALTIME/[.,]/}
-  [ $((now - heard_at)) -gt 2000000 ] || return 0
-  heard=$1 times=$((times + 1)) heard_at=$now
+  # In one command: between two of them this handler may be called again.
+  ((now - heard_at > 2000000 ? (heard_at = now, times += 1) : 0)) || return 0
+  heard=$1
   [ -n "$attended" ] || return 0
   while read -r pid name; do
     case $name in

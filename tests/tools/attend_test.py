@@ -60,6 +60,13 @@ class Attend(unittest.TestCase):
             self.assertEqual(self.end(), (code, ["heard 1"]))
             self.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
 
+    def test_counts_signals_at_one_moment_once(self):
+        """The second before any of the commands with which the first one is heard."""
+        self.start("set -T; trap '[[ ${FUNCNAME[0]-} != hear ]] || ((at++ != n)) || kill -TERM $$' DEBUG; "
+                   "for n in {0..9}; do times=0 heard_at=0 at=0; kill -TERM $$; : ; "
+                   "[[ $times -eq 1 ]] || { echo $n; break; }; done; trap - DEBUG")
+        self.assertEqual(self.end(), (0, ["heard 1"]))
+
     def test_counts_signals_that_come_together_once(self):
         self.program("patient", "trap 'echo told' TERM; touch ready; until [ -e go ]; do sleep 0.01; done")
         self.start("attend ./patient")
