@@ -111,6 +111,10 @@ def build(folder):
                 f"trainyard: there is no backend compiled for PyTorch {_torch_version().split()[0]}, "
                 "and no g++ to compile it: install g++ (12 or newer), or a wheel of trainyard that "
                 "was made for this PyTorch")
+        headers = sysconfig.get_paths()["include"]
+        if not os.path.exists(f"{headers}/Python.h"):
+            raise ImportError(f"trainyard: the backend is compiled for PyTorch {_torch_version().split()[0]}, which "
+                              f"wants Python's headers in {headers}: install python3-dev (Debian)")
         print(f"trainyard: compiling the backend for PyTorch {_torch_version().split()[0]} (once; it "
               f"is kept in {folder})", file=sys.stderr, flush=True)
         unfinished = target.with_suffix(f".{os.getpid()}")
