@@ -58,8 +58,10 @@ def unknown_commands(root):
                         yield f"{place}: no such flag: {program} {verb} {flag}"
 
 
+# As AWS names them: a verb, and what it is done to.
+OPERATION = re.compile(r"\b(?:Add|Create|Delete|Describe|Filter|Get|List|Put|Search|Signal|Simulate|Stop|Update)"
+                       r"(?:[A-Z]\w+|\b)")
 # tests/e2e/x_test.py::test_name, src/m/x_test.cc::Suite.Name, or a fuzz target.
-OPERATION = re.compile(r"\b(?:Add|Create|Delete|Describe|Filter|Get|List|Put|Search|Signal|Simulate|Stop|Update)(?:[A-Z]\w+|\b)")
 TEST = re.compile(r"`((?:src|tests)/[\w./-]+)::([\w.]+)`|`(testing/fuzz/target_\w+\.cc)`")
 
 
