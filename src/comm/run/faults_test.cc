@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks get when they disagree, when one does not come, when messages are lost, and when
 // somebody ends it all.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -140,13 +143,20 @@ TEST(Disagreement, OfSequenceNumbers) {
 }
 
 // Rank 0 sends `sent` elements to rank 1, which expects `wanted`.
-void expect_uneven_conflict(std::uint64_t sent, std::uint64_t wanted) {
+void expect_uneven_conflict(std::uint64_t sent, std::uint64_t wanted, std::size_t piece_bytes = 0) {
+  SCOPED_TRACE(fmt::format("{} sent, {} wanted, pieces of {} bytes", sent, wanted, piece_bytes));
   LocalWorld world = make_local_communicators(2);
   testing::on_all_ranks(world, [&](Communicator& communicator) {
-    Floats values = {};
-    Operation operation = sum_of(values);
-    operation.kind = OpKind::kAllToAll;
-    operation.reduce = ReduceOp::kNone;
+    std::vector<float> values(std::max(sent, wanted));
+    Operation operation{.kind = OpKind::kAllToAll,
+                        .dtype = DType::kF32,
+                        .input = {},
+                        .output = {},
+                        .counts = {},
+                        .receive_counts = {},
+                        .timeout = std::chrono::seconds(20),
+                        .algorithm = Algorithm::kDirect,
+                        .piece_bytes = piece_bytes};
     const bool is_first = communicator.rank() == 0;
     operation.counts = is_first ? std::vector<std::uint64_t>{0, sent} : std::vector{0UL, 0UL};
     operation.receive_counts =
@@ -170,6 +180,22 @@ TEST(Disagreement, OfUnevenCounts) {
   expect_uneven_conflict(1, 2);
   expect_uneven_conflict(0, 1);
   expect_uneven_conflict(1, 0);
+}
+
+// A schedule cuts such slices every 16,384 elements.
+TEST(Disagreement, OfUnevenCountsBeyondOneChunk) {
+  constexpr std::uint64_t kChunk = 16'384;
+  for (const std::uint64_t sent :
+       {std::uint64_t{0}, kChunk - 1, kChunk, kChunk + 1, kChunk + 2, 2 * kChunk, 3 * kChunk + 5}) {
+    for (const std::uint64_t wanted :
+         {std::uint64_t{0}, kChunk, kChunk + 1, kChunk + 3, 2 * kChunk, 2 * kChunk + 1}) {
+      for (const std::size_t piece_bytes : {std::size_t{0}, std::size_t{2'048}}) {
+        if (sent != wanted) {
+          expect_uneven_conflict(sent, wanted, piece_bytes);
+        }
+      }
+    }
+  }
 }
 
 TEST(Disagreement, OfAlgorithms) {

@@ -128,13 +128,19 @@ void add_all_to_all(Mesh& mesh) {
 // Nobody knows the longest slice of all ranks, so slices are cut here: chunk c of each pair is sent
 // at level 2 c, spaced further, so that the pieces of a chunk are done before the next one's begin.
 // Of the longest elements a chunk has at most 64 pieces down to messages of 2 KiB. All pieces of
-// the first chunk are sent, so that a rank that expects something and gets nothing does not wait.
+// the chunk that a slice ends in are sent, also where nothing is left for them: so of two ranks
+// that expect different lengths, the receiver meets a message of another size, whatever the lengths
+// are.
 constexpr std::uint64_t kChunk = std::uint64_t{1} << 14;
 constexpr std::int32_t kChunkLevels = 64;
 
 Slice chunk_of(Region region, const Slice& slice, std::uint64_t chunk) {
   const std::uint64_t begin = std::min(slice.length, chunk * kChunk);
   return {region, slice.offset + begin, std::min(slice.length - begin, kChunk)};
+}
+
+bool ends_in(const Slice& slice, std::uint64_t chunk) {
+  return slice.length / kChunk == chunk;
 }
 
 std::vector<Slice> slices_of(const std::vector<std::uint64_t>& counts) {
@@ -154,7 +160,7 @@ void add_uneven_all_to_all(Mesh& mesh) {
   const auto of = [](const std::vector<Slice>& slices, std::int32_t rank) {
     return slices[static_cast<std::size_t>(rank)];
   };
-  for (std::uint64_t c = 0; c == 0 || c * kChunk < longest; ++c) {
+  for (std::uint64_t c = 0; c * kChunk <= longest; ++c) {
     const auto level = static_cast<std::int32_t>(c) * kChunkLevels;
     add(mesh.schedule, {.own = chunk_of(Region::kInput, of(out, mesh.world.rank), c),
                         .store = chunk_of(Region::kOutput, of(in, mesh.world.rank), c),
@@ -163,13 +169,13 @@ void add_uneven_all_to_all(Mesh& mesh) {
       add(mesh.schedule, {.own = chunk_of(Region::kInput, of(out, mesh.ahead(d)), c),
                           .to = {mesh.ahead(d)},
                           .level = level,
-                          .always = c == 0});
+                          .always = ends_in(of(out, mesh.ahead(d)), c)});
     }
     for (std::int32_t d = 1; d < mesh.world.size; ++d) {
       add(mesh.schedule, {.from = {mesh.behind(d)},
                           .store = chunk_of(Region::kOutput, of(in, mesh.behind(d)), c),
                           .level = level + 1,
-                          .always = c == 0});
+                          .always = ends_in(of(in, mesh.behind(d)), c)});
     }
   }
 }
