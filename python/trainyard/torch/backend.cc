@@ -7,6 +7,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "shim/coalescing.h"
 #include "shim/gradients.h"
 #include "shim/guarded_backend.h"
 #include "shim/membership.h"
@@ -19,7 +20,7 @@ namespace trainyard::torch_shim {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-class YardBackend final : public c10d::Backend, public Inspected {
+class YardBackend : public c10d::Backend, public Inspected {
  public:
   YardBackend(const StorePtr& store, const Settings& settings, const std::string& backend_name)
       : Backend(settings.rank, settings.size),
@@ -184,7 +185,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
     require(is_root || outputs.empty(), name + ": only the root has outputs");
     if (is_root) {
       require(outputs.size() == 1, name + ": the root wants one list");
-      set_joined_output(task, list_of_all(outputs.front(), size_, name), name);
+      set_joined_output(task, equal_list(outputs.front(), input, size_, name), name);
     }
     return perform({c10d::OpType::GATHER, "yard:gather", options.timeout, options.asyncOp},
                    one(std::move(task)), is_root ? outputs.front() : Tensors());
@@ -200,7 +201,7 @@ class YardBackend final : public c10d::Backend, public Inspected {
     require(is_root || inputs.empty(), name + ": only the root has inputs");
     if (is_root) {
       require(inputs.size() == 1, name + ": the root wants one list");
-      set_input(task, joined_input(list_of_all(inputs.front(), size_, name), name));
+      set_input(task, joined_input(equal_list(inputs.front(), output, size_, name), name));
     }
     return perform({c10d::OpType::SCATTER, "yard:scatter", options.timeout, options.asyncOp},
                    one(std::move(task)), outputs);
@@ -271,16 +272,23 @@ class YardBackend final : public c10d::Backend, public Inspected {
             one(Task{.operation = {.kind = YARD_BARRIER, .root = -1}}), {});
   }
 
+  // What an earlier one has collected, which was left by an exception of the script's, was never
+  // issued.
   void startCoalescing() override {
-    require(!coalescing_, "coalescing has begun already");
+    give_up_coalescing();
     coalescing_ = true;
   }
 
   WorkPtr endCoalescing() override {
     require(coalescing_, "coalescing has not begun");
     coalescing_ = false;
-    return perform({c10d::OpType::COALESCED, "yard:coalesced"}, std::move(coalesced_),
-                   std::move(coalesced_outputs_));
+    return perform({c10d::OpType::COALESCED, "yard:coalesced"}, std::exchange(coalesced_, {}),
+                   std::exchange(coalesced_outputs_, {}));
+  }
+  void give_up_coalescing() {
+    coalescing_ = false;
+    coalesced_.clear();
+    coalesced_outputs_.clear();
   }
 
   bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return true; }
@@ -401,7 +409,7 @@ namespace py = pybind11;
 BackendPtr make(const StorePtr& store, const std::string& backend_name, const py::dict& all) {
   const Settings settings = settings_of(all);
   const py::gil_scoped_release release;  // joining waits for the other ranks
-  return c10::make_intrusive<YardBackend>(store, settings, backend_name);
+  return c10::make_intrusive<EndsCoalescing<YardBackend>>(store, settings, backend_name);
 }
 
 BackendPtr guard(const py::object& inner, const StorePtr& store, const std::string& backend_name,
@@ -410,7 +418,8 @@ BackendPtr guard(const py::object& inner, const StorePtr& store, const std::stri
   const auto own = inner.cast<BackendPtr>();
   auto keep = kept(inner.ptr());  // a backend of Python's works only while its object lives
   const py::gil_scoped_release release;
-  return c10::make_intrusive<GuardedBackend>(own, std::move(keep), store, settings, backend_name);
+  return c10::make_intrusive<EndsCoalescing<GuardedBackend>>(own, std::move(keep), store, settings,
+                                                             backend_name);
 }
 
 Inspected& inspected(const BackendPtr& backend) {

@@ -74,6 +74,21 @@ def coalesced():
     dist.barrier(group=made)
     kinds = ["all_reduce", "broadcast", "broadcast", "send", "receive", "barrier"]
     assert sorted(recorded(made)) == sorted((kind, "completed") for kind in kinds), recorded(made)
+    refused_while_coalescing(made)
+
+
+def refused_while_coalescing(made):
+    """A call that is refused ends the coalescing, which PyTorch does not; the next ones are performed."""
+    made._start_coalescing(CPU)
+    try:
+        dist.all_gather_into_tensor(torch.zeros(SIZE + 1), torch.ones(1), group=made)
+    except ValueError as error:
+        assert "should have" in str(error), str(error)
+    else:
+        raise AssertionError("not refused")
+    told = torch.full((2,), float(RANK))
+    dist.broadcast(told, 1, group=made)
+    assert told.tolist() == [1, 1], told
 
 
 def at_once():

@@ -3,6 +3,7 @@
 // PyTorch's exceptions.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <unistd.h>
 
 #include "gil.h"
 #include "yard_comm.h"
@@ -53,6 +55,25 @@ inline void require(bool condition, const std::string& text) {
   if (!condition) {
     fail(YARD_INVALID_ARGUMENT, text);
   }
+}
+
+// The process's own T, which lives until the process ends. A child of fork() gets another one: the
+// threads of its parent's are not there, and its locks may be held for ever.
+template <typename T>
+T& of_this_process() {
+  struct Owned {
+    pid_t process = ::getpid();
+    T value;
+  };
+  static std::atomic<Owned*> current = nullptr;
+  Owned* own = current.load();
+  while (own == nullptr || own->process != ::getpid()) {
+    auto made = std::make_unique<Owned>();
+    if (current.compare_exchange_strong(own, made.get())) {
+      own = made.release();
+    }
+  }
+  return own->value;
 }
 
 // Another backend's part in an end, on a thread of this shim or in a destructor: what it throws is

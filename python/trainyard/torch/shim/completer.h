@@ -14,15 +14,14 @@
 
 #include <pthread.h>
 
+#include "base.h"
+
 namespace trainyard::torch_shim {
 
 class Completer {
  public:
-  // Lives until the process ends: futures may complete while the interpreter goes away.
-  static Completer& get() {
-    static auto* const own = new Completer;
-    return *own;
-  }
+  // Futures may complete while the interpreter goes away, so it outlives that.
+  static Completer& get() { return of_this_process<Completer>(); }
 
   void post(std::function<void()> work) {
     const std::lock_guard<std::mutex> lock(mutex_);

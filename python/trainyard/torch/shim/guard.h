@@ -119,10 +119,23 @@ class Guard {
     coalesced_ = {};
     are_coalesced_on_cpu_ = true;
   }
-  WorkPtr end_coalescing(Milliseconds timeout, WorkPtr inner) {
+  WorkPtr end_coalescing(Milliseconds timeout, const std::function<WorkPtr()>& end_inner) {
     is_coalescing_ = false;
+    WorkPtr inner;
+    try {
+      inner = end_inner();
+    } catch (...) {
+      fail_coalesced();
+      throw;
+    }
     return follow({.type = c10d::OpType::COALESCED, .is_cpu = are_coalesced_on_cpu_}, timeout,
-                  std::move(inner), std::move(coalesced_));
+                  std::move(inner), std::exchange(coalesced_, {}));
+  }
+  void give_up_coalescing(const std::function<void()>& end_inner) {
+    if (std::exchange(is_coalescing_, false)) {
+      fail_coalesced();
+      perform_whatever_it_throws("the wrapped backend did not end its coalescing", end_inner);
+    }
   }
 
   void abort(const std::string& reason) { torch_shim::abort(membership_, reason); }
@@ -147,6 +160,14 @@ class Guard {
       fail(YARD_CANCELLED, name_ + ": the process group was shut down");
     }
     return membership_.own();
+  }
+
+  void fail_coalesced() {
+    for (const Numbered& number : std::exchange(coalesced_, {})) {
+      if (membership_.own() != nullptr) {
+        yard_comm_end(membership_.own()->get(), number.sequence, &number.what, 0);
+      }
+    }
   }
 
   // The streams of a GPU are the caller's: launched on this thread, without waiting for others.

@@ -16,7 +16,7 @@ namespace trainyard::torch_shim {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-class GuardedBackend final : public c10d::Backend, public Inspected {
+class GuardedBackend : public c10d::Backend, public Inspected {
  public:
   // `keep` lives as long as it does.
   GuardedBackend(BackendPtr inner, std::shared_ptr<void> keep, const StorePtr& store,
@@ -182,11 +182,15 @@ class GuardedBackend final : public c10d::Backend, public Inspected {
   }
 
   void startCoalescing() override {
+    give_up_coalescing();       // that an exception of the script's has left
     inner_->startCoalescing();  // or it has none
     guard_.start_coalescing();
   }
   WorkPtr endCoalescing() override {
-    return guard_.end_coalescing(options_->timeout, inner_->endCoalescing());
+    return guard_.end_coalescing(options_->timeout, [this] { return inner_->endCoalescing(); });
+  }
+  void give_up_coalescing() {
+    guard_.give_up_coalescing([this] { inner_->endCoalescing(); });
   }
 
   bool supportsTensorAlloc(c10::DeviceIndex device) override {

@@ -21,12 +21,8 @@ class Reminder {
   static constexpr Milliseconds kLook{100};
   using Look = std::function<bool()>;
 
-  // Lives until the process ends, as the Completer does, one of whose threads it takes while there
-  // is something to look at.
-  static Reminder& get() {
-    static auto* const own = new Reminder;
-    return *own;
-  }
+  // It takes one of the Completer's threads while there is something to look at.
+  static Reminder& get() { return of_this_process<Reminder>(); }
 
   // `look` is called until it says that there is nothing more to look at. It must not wait.
   void add(Look look) {

@@ -24,6 +24,18 @@ inline const Tensors& list_of_all(const Tensors& list, int size, const std::stri
   return list;
 }
 
+// The list of a gather or a scatter, whose tensors are all as long as the rank's own.
+inline const Tensors& equal_list(const Tensors& list, const at::Tensor& own, int size,
+                                 const std::string& name) {
+  for (const at::Tensor& tensor : list_of_all(list, size, name)) {
+    require(tensor.numel() == own.numel(),
+            name + ": the list has a tensor of " + std::to_string(tensor.numel()) +
+                " elements, but this rank's own has " + std::to_string(own.numel()) +
+                "; all must be of one size");
+  }
+  return list;
+}
+
 inline std::vector<Task> one(Task task) {
   std::vector<Task> tasks;
   tasks.push_back(std::move(task));
