@@ -3,7 +3,7 @@
 backends, and at the end of `import torch`, for scripts that name none."""
 import os
 
-from . import _choice, shim_build
+from . import _choice, _exit, shim_build
 
 
 def register():
@@ -29,6 +29,7 @@ def choose_default():
     TRAINYARD_DEFAULT_BACKEND says ("yard", or "cpu:yard,cuda:yard+nccl"), else PyTorch's own choice. One of
     ours is chosen only when it is compiled for this very PyTorch: a job that brings another version keeps
     Gloo and NCCL, and compiles nothing."""
+    _exit.register()
     watches = _choice.watches_nccl(os.environ)
     chosen = _choice.carriers(os.environ.get("TRAINYARD_DEFAULT_BACKEND", ""), watches and _has_gpus(), watches)
     if not chosen or (not _OURS.keys().isdisjoint(chosen.values()) and not shim_build.is_compiled()):

@@ -27,5 +27,12 @@ def test_other_threads_may_ask_while_a_group_ends(torch, case):
     run(torch, case)
 
 
+def test_a_script_on_gloo_may_end_right_after_its_last_gradients(torch, wheel):
+    """PyTorch would abort more than half of such worlds; what it calls after `import torch` waits for Gloo's threads."""
+    for _ in range(6):
+        world = torch.run("exiting.py", 2, seconds=120, python_path=wheel / "site")
+        assert world.codes == [0, 0], world.errors[-2000:]
+
+
 def test_other_threads_allocate_while_memory_is_routed(torch):
     run(torch, "routed")
