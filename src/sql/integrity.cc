@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checks of connection.h.
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -12,16 +13,20 @@
 namespace trainyard::sql {
 namespace {
 
-// Interrupts a connection that is not done in time. A thread of its own, because SQLite 3.40 walks
-// all trees of a check without asking its progress handler.
+constexpr std::chrono::milliseconds kAgain{1};
+
+// Interrupts a connection that is not done in time, again and again, because an interruption before
+// its statement has begun is lost. A thread of its own, because SQLite 3.40 walks all trees of a
+// check without asking its progress handler.
 class Alarm {
  public:
   Alarm(sqlite3* handle, std::chrono::milliseconds time)
       : thread_(start_thread("db-check", [this, handle, time](const std::stop_token& stop) {
           std::unique_lock lock(mutex_);
           changed_.wait_for(lock, stop, time, [] { return false; });
-          if (!stop.stop_requested()) {
+          while (!stop.stop_requested()) {
             sqlite3_interrupt(handle);
+            changed_.wait_for(lock, stop, kAgain, [] { return false; });
           }
         })) {}
 
