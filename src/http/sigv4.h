@@ -77,6 +77,7 @@ struct Verified {
   std::string signing_key;  // raw
   std::string date;         // "20261129T201205Z"
   bool presigned = false;
+  bool version2 = false;  // of the host and of most of the query the signature says nothing
 };
 
 struct AuthError {

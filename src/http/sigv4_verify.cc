@@ -17,6 +17,7 @@ namespace {
 constexpr std::chrono::minutes kMaxSkew{15};
 // S3 verifies V2 signatures without a scope: they were only ever made for this one.
 constexpr std::string_view kSigV2Region = "us-east-1";
+constexpr std::int64_t kLastSecond = 253'402'300'799;  // of the year 9999
 
 std::string value_of(const QueryPairs& pairs, std::string_view name) {
   for (const auto& [key, value] : pairs) {
@@ -294,7 +295,7 @@ std::variant<Verified, AuthError> verify_v2(const Request& request, const QueryP
                                             const KeyLookup& keys, WallTime now) {
   const std::string expires_text = value_of(pairs, "Expires");
   const auto expires = parse_int(expires_text);
-  if (!expires || *expires < 0 || !has(pairs, "Signature")) {
+  if (!expires || *expires < 0 || *expires > kLastSecond || !has(pairs, "Signature")) {
     return malformed(
         "Query-string authentication version 2 requires the Signature, Expires and "
         "AWSAccessKeyId parameters; Expires counts seconds since 1970.");
@@ -316,8 +317,14 @@ std::variant<Verified, AuthError> verify_v2(const Request& request, const QueryP
                          to_basic_iso8601(WallTime(std::chrono::seconds(*expires))) +
                          ", and it is now " + to_basic_iso8601(now)};
   }
-  const std::string right = sigv2_signature(request, pairs, expires_text, known->secret_access_key);
-  if (!equal_in_constant_time(right, claim.signature)) {
+  const auto is_right = [&](const std::string& path) {
+    return equal_in_constant_time(
+        sigv2_signature(request, path, pairs, expires_text, known->secret_access_key),
+        claim.signature);
+  };
+  // Of a bucket alone clients sign "/bucket/", whichever way they write it.
+  const bool is_bucket = request.path.size() > 1 && request.path.find('/', 1) == std::string::npos;
+  if (!is_right(request.path) && !(is_bucket && is_right(request.path + "/"))) {
     return mismatch(scope.service);
   }
   if (auto error = check_token(claim, *known, now)) {
@@ -329,7 +336,8 @@ std::variant<Verified, AuthError> verify_v2(const Request& request, const QueryP
                   .seed_signature = {},
                   .signing_key = {},
                   .date = {},
-                  .presigned = true};
+                  .presigned = true,
+                  .version2 = true};
 }
 
 }  // namespace

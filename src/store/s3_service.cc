@@ -42,6 +42,28 @@ void add_cors(s3::ObjectStore& store, const http::Request& request, const std::s
   }
 }
 
+// What a URL signed by version 2 says nothing about must not decide what it opens.
+Result<void> check_covered(const http::Verified& verified, const http::Request& request,
+                           const Target& target) {
+  if (!verified.version2) {
+    return {};
+  }
+  if (target.is_of_host) {
+    return Error{
+        Code::kDenied,
+        "A URL signed by version 2 does not cover the host, so the bucket must stand in its "
+        "path: presign with path-style addressing, or by signature version s3v4",
+        "access"};
+  }
+  if (target.key.empty() && request.method != "GET" && request.method != "HEAD") {
+    return Error{Code::kDenied,
+                 "A URL signed by version 2 may read a bucket but not change it: presign by "
+                 "signature version s3v4",
+                 "access"};
+  }
+  return {};
+}
+
 }  // namespace
 
 S3Service::S3Service(s3::ObjectStore& store, Options options, Clock& clock)
@@ -53,6 +75,10 @@ void S3Service::handle(std::unique_ptr<http::Exchange> exchange, const http::Ver
   const auto target = parse_target(request, options_.domains);
   if (!target) {
     exchange->respond(error_response(target.error(), request.path, request_id));
+    return;
+  }
+  if (const auto covered = check_covered(verified, request, *target); !covered) {
+    exchange->respond(error_response(covered.error(), request.path, request_id));
     return;
   }
   Call call(*exchange, verified, *target, {.store = store_, .options = options_});

@@ -58,7 +58,7 @@ Result<Target> split_host_and_path(const http::Request& request,
   if (!key) {
     return bad_uri();
   }
-  return Target{.bucket = std::move(bucket), .key = std::move(*key)};
+  return Target{.bucket = std::move(bucket), .key = std::move(*key), .is_of_host = true};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Target {
   std::string bucket;  // empty: the service itself
   std::string key;     // empty: the bucket itself ("/b" and "/b/")
   std::vector<std::pair<std::string, std::string>> query = {};
+  bool is_of_host = false;  // the bucket stands in the host's name
 
   bool has(std::string_view name) const;
   // The first value of that name, or empty.

@@ -307,6 +307,25 @@ def test_a_presigned_url_opens_one_thing_in_one_way_until_its_end(server, store,
     assert send(server, "GET", url.removeprefix(server.endpoint), both)[0] in (400, 403)
 
 
+def test_a_presigned_url_of_version_2_opens_no_other_bucket(server, store):
+    """The signature says nothing about the host, by which a bucket may be named; nor of what is to be changed in one."""
+    other = f"{store.bucket}-private"
+    store.s3.create_bucket(Bucket=other)
+    store.s3.put_object(Bucket=other, Key=f"{store.bucket}/attack/object", Body=b"of somebody else")
+    url = presigned(server, store, "s3", ExpiresIn=60).removeprefix(server.endpoint)
+    assert send(server, "GET", url, {}) == (200, SECRET_OBJECT)
+    status, body = send(server, "GET", url, {"Host": f"{other}.localhost"})
+    assert status == 403 and b"s3v4" in body, (status, body)
+    client = server.client("s3", config=botocore.config.Config(signature_version="s3"))
+    empty = client.generate_presigned_url("delete_bucket", Params={"Bucket": other}, ExpiresIn=60)
+    assert fetch(server, empty, "DELETE")[0] == 403
+    assert fetch(server, client.generate_presigned_url("head_bucket", Params={"Bucket": other}), "HEAD")[0] == 200
+    status, body = fetch(server, client.generate_presigned_url("list_objects_v2", Params={"Bucket": other}))
+    assert status == 200 and b"attack/object" in body, body
+    beyond = re.sub(r"Expires=\d+", "Expires=9999999999999999", url)
+    assert send(server, "GET", beyond, {})[0] in (400, 403)
+
+
 @pytest.mark.parametrize("expires", [0, -1, 604801, 10**20])
 def test_a_presigned_url_cannot_live_longer_than_a_week(server, store, expires):
     key, secret = server.keys()

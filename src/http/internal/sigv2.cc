@@ -85,7 +85,7 @@ std::string amz_headers(const Request& request, const QueryPairs& pairs) {
 }
 
 // "uploads" and "uploads=" differ here, so this reads the wire form.
-std::string resource_of(const Request& request) {
+std::string resource_of(const Request& request, const std::string& path) {
   std::vector<std::string> kept;
   for (const std::string_view part : split(request.query, '&')) {
     const std::size_t equals = std::min(part.find('='), part.size());
@@ -96,17 +96,18 @@ std::string resource_of(const Request& request) {
     }
   }
   std::sort(kept.begin(), kept.end());
-  return request.path + (kept.empty() ? "" : "?" + join(kept, "&"));
+  return path + (kept.empty() ? "" : "?" + join(kept, "&"));
 }
 
 }  // namespace
 
-std::string sigv2_signature(const Request& request, const QueryPairs& pairs,
-                            std::string_view expires, std::string_view secret) {
+std::string sigv2_signature(const Request& request, const std::string& path,
+                            const QueryPairs& pairs, std::string_view expires,
+                            std::string_view secret) {
   const std::string to_sign =
       request.method + "\n" + header_or_query(request, pairs, "content-md5") + "\n" +
       header_or_query(request, pairs, "content-type") + "\n" + std::string(expires) + "\n" +
-      amz_headers(request, pairs) + resource_of(request);
+      amz_headers(request, pairs) + resource_of(request, path);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int length = 0;
   HMAC(EVP_sha1(), secret.data(), static_cast<int>(secret.size()),

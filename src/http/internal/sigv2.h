@@ -15,8 +15,9 @@ namespace trainyard::http {
 
 using QueryPairs = std::vector<std::pair<std::string, std::string>>;
 
-// The base64 HMAC-SHA1 that the request ought to carry. `pairs` is its decoded query.
-std::string sigv2_signature(const Request& request, const QueryPairs& pairs,
-                            std::string_view expires, std::string_view secret);
+// The base64 HMAC-SHA1 that the request ought to carry for `path`. `pairs` is its decoded query.
+std::string sigv2_signature(const Request& request, const std::string& path,
+                            const QueryPairs& pairs, std::string_view expires,
+                            std::string_view secret);
 
 }  // namespace trainyard::http
