@@ -59,6 +59,17 @@ Verdict judge(const http::Headers& headers, std::string_view prefix, const s3::O
                                                                         : Verdict::kNotModified;
 }
 
+bool may_be_partial(const http::Headers& headers, const s3::ObjectInfo& info) {
+  const std::string* wanted = headers.find("if-range");
+  if (wanted == nullptr) {
+    return true;
+  }
+  if (const auto date = parse_http_date(*wanted)) {
+    return std::chrono::floor<std::chrono::seconds>(info.last_modified) == *date;
+  }
+  return trim(*wanted) == s3::quote_etag(info.etag);
+}
+
 Result<std::optional<s3::ByteRange>> parse_range(std::string_view header, std::uint64_t size) {
   constexpr std::string_view kUnit = "bytes=";
   const std::optional<s3::ByteRange> whole;

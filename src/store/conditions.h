@@ -17,6 +17,10 @@ enum class Verdict { kGo, kNotModified, kPreconditionFailed };
 // ("x-amz-copy-source-"). Dates that cannot be read are ignored.
 Verdict judge(const http::Headers& headers, std::string_view prefix, const s3::ObjectInfo& info);
 
+// If-Range (RFC 9110, section 13.1.5): whether a Range counts. Without one it does; with one only
+// for the very ETag, or date, of the object as it is, so that nobody joins bytes of two versions.
+bool may_be_partial(const http::Headers& headers, const s3::ObjectInfo& info);
+
 // "bytes=0-9", "bytes=5-", "bytes=-3" as first and last byte, cut to `size`. Empty for no header,
 // for a form that is not one range, and for other units: the whole object is meant.
 // kInvalidArgument, subject "range", when no byte is left.

@@ -85,6 +85,23 @@ INSTANTIATE_TEST_SUITE_P(
                     Ranged{"bytes=0-1,3-4", 10, {}}, Ranged{"lines=0-1", 10, {}},
                     Ranged{"bytes=-", 10, {}}, Ranged{"bytes=+1-2", 10, {}}));
 
+TEST(MayBePartial, OfTheVeryVersionOnly) {
+  s3::ObjectInfo info = kObject;
+  info.last_modified = *parse_http_date("Tue, 01 Dec 2026 12:00:00 GMT") + Duration(300);
+  const auto judged = [&](const char* value) {
+    http::Headers headers;
+    headers.set("If-Range", value);
+    return may_be_partial(headers, info);
+  };
+  EXPECT_TRUE(may_be_partial({}, info));
+  EXPECT_TRUE(judged("\"abc\""));
+  EXPECT_TRUE(judged("Tue, 01 Dec 2026 12:00:00 GMT"));
+  for (const char* other : {"\"other\"", "W/\"abc\"", "Tue, 01 Dec 2026 11:59:59 GMT",
+                            "Tue, 01 Dec 2026 12:00:01 GMT", ""}) {
+    EXPECT_FALSE(judged(other)) << other;
+  }
+}
+
 TEST(ParseRange, HasNoByteBehindTheEnd) {
   EXPECT_EQ(parse_range("bytes=10-", 10).error().subject, "range");
   EXPECT_EQ(parse_range("bytes=0-0", 0).error().subject, "range");
@@ -109,8 +126,8 @@ TEST_P(RangeOfPart, NamesItsFirstAndLastByte) {
   const auto range = range_of_part(info, GetParam().number);
   EXPECT_EQ(range ? "" : range.error().subject, GetParam().refused);
   std::optional<std::pair<std::uint64_t, std::uint64_t>> found;
-  if (range && *range) {
-    found.emplace((*range)->first, (*range)->last);
+  if (const std::optional<s3::ByteRange> bytes = range ? *range : std::nullopt) {
+    found.emplace(bytes->first, bytes->last);
   }
   EXPECT_EQ(found, GetParam().range);
 }

@@ -12,7 +12,7 @@
 namespace trainyard::store {
 namespace {
 
-constexpr std::size_t kDeleteBody = std::size_t{1} << 20;
+constexpr std::size_t kDeleteBody = std::size_t{8} << 20;  // 1,000 keys, however they are escaped
 constexpr std::size_t kMostDeleted = 1'000;
 
 struct Doomed {

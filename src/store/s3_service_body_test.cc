@@ -94,7 +94,7 @@ TEST_F(S3ServiceBody, IsRefusedWhenChunksAreBrokenOrTooFew) {
 }
 
 TEST_F(S3ServiceBody, OfXmlIsLimited) {
-  const std::string long_body(std::size_t{2} << 20, ' ');
+  const std::string long_body(std::size_t{9} << 20, ' ');
   EXPECT_EQ(outcome(send("POST", "/bucket", "delete", long_body)), "400 MaxMessageLengthExceeded");
 }
 

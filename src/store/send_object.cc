@@ -47,7 +47,8 @@ void respond_unsatisfiable(Call& call, const Error& error, std::uint64_t size) {
 Result<std::optional<s3::ByteRange>> asked_range(const Call& call, const s3::ObjectInfo& info) {
   const std::string_view header = call.headers().get("Range");
   if (!call.target.has("partNumber")) {
-    return parse_range(header, info.size);
+    return may_be_partial(call.headers(), info) ? parse_range(header, info.size)
+                                                : std::optional<s3::ByteRange>();
   }
   if (!header.empty()) {
     return Error{Code::kInvalidArgument,

@@ -159,6 +159,29 @@ def test_presigned_urls_of_both_versions_open_and_end(server, jobs, monkeypatch,
     assert status == 403 and b"expired" in body, body
 
 
+def test_a_download_that_goes_on_gets_no_bytes_of_another_version(jobs):
+    """If-Range, by which browsers and caches go on."""
+    place = {"Bucket": jobs.bucket, "Key": "resumed"}
+
+    def go_on(etag):
+        url = jobs.s3.generate_presigned_url("get_object", Params=place)
+        with urllib.request.urlopen(urllib.request.Request(url, headers={"Range": "bytes=3-", "If-Range": etag})) as got:
+            return got.status, got.read()
+
+    etag = jobs.s3.put_object(**place, Body=b"first one")["ETag"]
+    assert go_on(etag) == (206, b"st one")
+    jobs.s3.put_object(**place, Body=b"another")
+    assert go_on(etag) == (200, b"another")
+
+
+def test_a_thousand_of_the_longest_keys_are_deleted_by_one_request(jobs):
+    wanted = [{"Key": f"{i:04}" + "&" * 1020, "VersionId": "null"} for i in range(1000)]
+    jobs.s3.put_object(Bucket=jobs.bucket, Key=wanted[7]["Key"], Body=b"x")
+    done = jobs.s3.delete_objects(Bucket=jobs.bucket, Delete={"Objects": wanted})
+    assert len(done["Deleted"]) == 1000 and "Errors" not in done
+    assert code_of(jobs.s3.head_object, Bucket=jobs.bucket, Key=wanted[7]["Key"])[0] == "404"
+
+
 def test_uploads_may_ask_for_aws_kms_without_a_key(jobs):
     jobs.s3.put_object(Bucket=jobs.bucket, Key="kms", Body=b"x", ServerSideEncryption="aws:kms")
     assert jobs.s3.get_object(Bucket=jobs.bucket, Key="kms")["Body"].read() == b"x"
