@@ -85,8 +85,14 @@ class PartsUpload {
     }
     YARD_TRY(settle());
     YARD_TRY(const auto digests, digester.finish());
-    if (options_.only_if_absent && client_.head(to_.bucket, to_.key)) {
-      return Error{Code::kConflict, "'" + to_.key + "' is already there", "precondition"};
+    if (options_.only_if_absent) {
+      const auto there = client_.head(to_.bucket, to_.key);
+      if (there) {
+        return Error{Code::kConflict, "'" + to_.key + "' is already there", "precondition"};
+      }
+      if (there.error().code != Code::kNotFound) {
+        return there.error();
+      }
     }
     return client_.complete_upload(to_.bucket, to_.key, id_, parts_);
   }
