@@ -47,6 +47,25 @@ TEST(ControlLife, RunsAJobFromCreateToCompleted) {
                                                 "Completed"}));
 }
 
+// Text of any bytes, wherever it comes from, must not keep the database from taking the job.
+TEST(ControlLife, StoresJobsWhoseTextIsNoUtf8) {
+  const TempDir folder = *TempDir::make();
+  const auto database = Database::open(folder.path() / "test.db", schema_migrations());
+  ASSERT_TRUE(database) << database.error().message;
+  Job job = new_job("demo");
+  InstanceFacts facts{.host = "algo-1"};
+  facts.message = "caf\xe9";
+  EXPECT_TRUE((*database)->write([&](Connection& connection) -> Result<void> {
+    YARD_TRY(insert_job(connection, job));
+    job.outcome = Outcome{.status = Secondary::kFailed, .reason = "t\xe4st", .at = kTestTime};
+    job.transitions.back().message = "it holds t\xe4st.py";
+    YARD_TRY(update_job(connection, job));
+    return insert_instance(
+        connection,
+        {.key = {.job = "demo", .epoch = 1, .host = "algo-1"}, .token_hash = {}, .facts = facts});
+  }));
+}
+
 TEST(ControlLife, HearsEachRequestOfAnInstanceOnce) {
   Harness harness;
   ASSERT_TRUE(harness.create("demo", 1));

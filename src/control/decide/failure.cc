@@ -124,7 +124,7 @@ std::string without_controls(std::string_view text) {
 
 // A FailureReason: at most so long, and text.
 std::string clean(std::string_view text) {
-  return std::string(utf8_prefix(without_controls(text), kMaxReason));
+  return std::string(utf8_prefix(without_controls(to_valid_utf8(text)), kMaxReason));
 }
 
 // Whose fault an error of an instance is.

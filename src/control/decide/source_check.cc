@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/encoding.h"
 #include "base/text.h"
 #include "formats/archive.h"
 
@@ -39,7 +40,7 @@ std::string content_of(const std::vector<ArchiveMember>& members) {
   std::vector<std::string> names;
   for (const ArchiveMember& member : members) {
     if (member.kind != ArchiveMember::Kind::kDirectory && names.size() < kShown) {
-      names.push_back(member.name);
+      names.push_back(to_valid_utf8(member.name));  // an archive takes any bytes
     }
   }
   if (names.empty()) {

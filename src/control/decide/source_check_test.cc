@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/encoding.h"
 #include "control/testing/harness.h"
 #include "formats/tar_gz.h"
 
@@ -27,6 +28,15 @@ class SourceCheck : public ::testing::Test {
     }));
     harness_.put("code.tar.gz", archive);
     harness_.put("cut.tar.gz", archive.substr(0, archive.size() / 2));
+    EXPECT_TRUE(make_directories(directory_.path() / "old"));
+    EXPECT_TRUE(write_file(directory_.path() / "old" / "t\xe4st.py", "print()"));  // Latin-1
+    std::string old;
+    EXPECT_TRUE(write_tar_gz(
+        directory_.path() / "old", {}, [&](std::span<const std::byte> bytes) -> Result<void> {
+          old.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          return {};
+        }));
+    harness_.put("old.tar.gz", old);
   }
 
   Result<void> check(const std::string& key, const std::string& entry_point) {
@@ -51,6 +61,13 @@ TEST_F(SourceCheck, NamesTheEntryPointAndWhatIsThereInstead) {
   EXPECT_THAT(checked.error().message, HasSubstr("the entry point train.py"));
   EXPECT_THAT(checked.error().message, HasSubstr("s3://bucket/code.tar.gz"));
   EXPECT_THAT(checked.error().message, HasSubstr("main.py"));
+}
+
+TEST_F(SourceCheck, NamesFilesOfAnyBytesInText) {
+  const auto checked = check("old.tar.gz", "train.py");
+  ASSERT_FALSE(checked);
+  EXPECT_TRUE(is_utf8(checked.error().message)) << checked.error().message;
+  EXPECT_THAT(checked.error().message, HasSubstr("t\xef\xbf\xbdst.py"));
 }
 
 TEST_F(SourceCheck, RefusesAnArchiveThatIsNotThere) {

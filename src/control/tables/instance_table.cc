@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "control/tables/job_table.h"
+#include "formats/json.h"
 
 namespace trainyard::control {
 namespace {
@@ -57,9 +58,9 @@ Result<void> insert_instance(Connection& connection, const InstanceRow& row) {
                "VALUES (:job, :epoch, :host, :token_hash, :facts, :acknowledged, :commands)"));
   bind_key(statement, row.key);
   return statement.bind_text("token_hash", row.token_hash)
-      .bind_text("facts", facts_to_json(row.facts).dump())
+      .bind_text("facts", dump_json(facts_to_json(row.facts)))
       .bind("acknowledged", row.acknowledged)
-      .bind_text("commands", json_of(row.commands).dump())
+      .bind_text("commands", dump_json(json_of(row.commands)))
       .run();
 }
 
@@ -87,7 +88,7 @@ Result<bool> save_facts(Connection& connection, const InstanceKey& key, const In
            connection.prepare("UPDATE instance SET facts = :facts, acknowledged = :acknowledged "
                               "WHERE job = :job AND epoch = :epoch AND host = :host"));
   bind_key(statement, key);
-  statement.bind_text("facts", facts_to_json(facts).dump()).bind("acknowledged", acknowledged);
+  statement.bind_text("facts", dump_json(facts_to_json(facts))).bind("acknowledged", acknowledged);
   YARD_TRY(statement.run());
   return connection.changes() > 0;
 }
@@ -98,7 +99,7 @@ Result<void> save_commands(Connection& connection, const InstanceKey& key,
            connection.prepare("UPDATE instance SET commands = :commands WHERE job = :job AND "
                               "epoch = :epoch AND host = :host"));
   bind_key(statement, key);
-  return statement.bind_text("commands", json_of(commands).dump()).run();
+  return statement.bind_text("commands", dump_json(json_of(commands))).run();
 }
 
 Result<void> delete_instances(Connection& connection, const std::string& job) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "formats/json.h"
+
 namespace trainyard::control {
 namespace {
 
@@ -115,8 +117,8 @@ Result<void> insert_job(Connection& connection, Job& job) {
       .bind("terminal", std::int64_t{0})
       .bind("created", millis(job.created))
       .bind("modified", millis(job.modified))
-      .bind_text("request", job.request.dump())
-      .bind_text("state", state_to_json(job).dump());
+      .bind_text("request", dump_json(job.request))
+      .bind_text("state", dump_json(state_to_json(job)));
   YARD_TRY(statement.run());
   job.sequence = connection.last_row();
   return {};
@@ -134,7 +136,7 @@ Result<void> update_job(Connection& connection, const Job& job) {
       .bind("terminal", std::int64_t{job.stage == Stage::kDone ? 1 : 0})
       .bind("modified", millis(job.modified))
       .bind("ended", millis(job.training_end))
-      .bind_text("state", state_to_json(job).dump())
+      .bind_text("state", dump_json(state_to_json(job)))
       .bind_text("name", job.name)
       .run();
 }
@@ -143,7 +145,7 @@ Result<void> update_request(Connection& connection, const Job& job) {
   YARD_TRY(Statement statement,
            connection.prepare(
                "UPDATE job SET request = :request, modified = :modified WHERE name = :name"));
-  return statement.bind_text("request", job.request.dump())
+  return statement.bind_text("request", dump_json(job.request))
       .bind("modified", millis(job.modified))
       .bind_text("name", job.name)
       .run();
