@@ -120,6 +120,14 @@ Result<OpenParts> open_parts(s3::ObjectStore& objects, const Merge& merge) {
   return open;
 }
 
+// Whether an earlier run wrote it, of the parts that are left, too. One that is older than they are
+// is of an earlier job of this name.
+bool is_joined_from(const OpenParts& open, const s3::ObjectInfo& target) {
+  return std::all_of(open.readers.begin(), open.readers.end(), [&](const auto& reader) {
+    return reader->info().last_modified <= target.last_modified;
+  });
+}
+
 // One stream over all readers, in order.
 s3::ByteSource concatenation(std::vector<std::unique_ptr<s3::ObjectReader>>& readers) {
   return [&readers, at = std::size_t{0}](std::span<std::byte> out) mutable -> Result<std::size_t> {
@@ -182,7 +190,8 @@ bool may_join_later(const Error& error) {
 Result<void> join_parts(s3::ObjectStore& objects, const Merge& merge, bool may_lack_parts) {
   YARD_TRY(const s3::Uri target, s3::parse_uri(merge.target));
   YARD_TRY(OpenParts open, open_parts(objects, merge));
-  const bool done_before = !open.complete && objects.head(target.bucket, target.key).has_value();
+  const auto joined = objects.head(target.bucket, target.key);
+  const bool done_before = !open.complete && joined && is_joined_from(open, *joined);
   if (!open.complete && !done_before && !may_lack_parts) {
     return Error{.code = Code::kNotFound, .message = "a part of " + merge.target + " is missing"};
   }

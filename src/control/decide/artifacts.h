@@ -38,8 +38,9 @@ std::string parts_place(const Job& job);
 bool may_join_later(const Error& error);
 
 // Joins and removes the parts; streams, so memory does not grow with their size. May be repeated:
-// when the target exists and parts are missing, an earlier run did it. Otherwise a missing part is
-// kNotFound, or is left out when `may_lack_parts` (a failed job lost an instance).
+// when parts are missing and the target is not older than the rest, an earlier run did it.
+// Otherwise a missing part is kNotFound, or is left out when `may_lack_parts` (a failed job lost an
+// instance).
 Result<void> join_parts(s3::ObjectStore& objects, const Merge& merge, bool may_lack_parts);
 
 }  // namespace trainyard::control

@@ -2,6 +2,7 @@
 #include "control/decide/artifacts.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include <gtest/gtest.h>
 
@@ -141,10 +142,8 @@ TEST_F(JoinParts, ConcatenatesInOrderAndRemovesTheParts) {
 }
 
 TEST_F(JoinParts, MayBeRepeatedAfterACrash) {
-  harness_.put("p/1", "hello ");
-  harness_.put("p/2", "world");
-  ASSERT_TRUE(join_parts(harness_.objects(), merge_, false));
-  harness_.put("p/2", "world");  // its removal was lost
+  harness_.put("p/2", "world");  // it was written, and the removal of this part was lost
+  harness_.put("t", "hello world");
   ASSERT_TRUE(join_parts(harness_.objects(), merge_, false));
   EXPECT_EQ(harness_.get("t"), "hello world");
   EXPECT_FALSE(harness_.objects().head("bucket", "p/2"));
@@ -154,6 +153,15 @@ TEST_F(JoinParts, RefusesAMissingPart) {
   harness_.put("p/1", "hello");
   EXPECT_EQ(join_parts(harness_.objects(), merge_, false).error().code, Code::kNotFound);
   EXPECT_FALSE(harness_.objects().head("bucket", "t"));
+}
+
+TEST_F(JoinParts, ReplacesTheResultOfAnEarlierJobOfTheName) {
+  harness_.put("t", "of last week");
+  harness_.clock().advance(std::chrono::seconds(1));
+  harness_.put("p/1", "new");
+  ASSERT_TRUE(join_parts(harness_.objects(), merge_, true));
+  EXPECT_EQ(harness_.get("t"), "new");
+  EXPECT_FALSE(harness_.objects().head("bucket", "p/1"));
 }
 
 TEST_F(JoinParts, TakesWhatThereIsOfAFailedJob) {
