@@ -207,7 +207,11 @@ std::string show_model(const Json& job) {
   if (is_there.value_or(true)) {
     return uri;
   }
-  return status == "Failed" ? "none: a failed job keeps no model" : "none: /opt/ml/model was empty";
+  if (status == "Failed") {
+    return "none: a failed job keeps no model";
+  }
+  const bool has_run = status == "Completed" || job.contains("TrainingStartTime");
+  return has_run ? "none: /opt/ml/model was empty" : "none: its program had not started";
 }
 
 std::string show_jobs(const Json& summaries, WallTime now, bool color) {

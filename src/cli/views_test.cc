@@ -64,6 +64,7 @@ TEST(ShowModel, SaysWhetherThereIsOne) {
   EXPECT_EQ(show_model(with_model("Completed", true)), uri);
   EXPECT_EQ(show_model(with_model("Completed", false)), "none: /opt/ml/model was empty");
   EXPECT_EQ(show_model(with_model("Failed", false)), "none: a failed job keeps no model");
+  EXPECT_EQ(show_model(with_model("Stopped", false)), "none: its program had not started");
   EXPECT_EQ(show_model(with_model("Failed", true)), uri);
   EXPECT_EQ(show_model(with_model("InProgress", nullptr)), uri + " (when it has completed)");
 }

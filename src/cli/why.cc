@@ -60,7 +60,8 @@ const Json& last_step(const Json& job) {
   const auto is_step = [](const Json& step) {
     const std::string status = text_of(step, "Status");
     return status != "Failed" && status != "Completed" && status != "Stopped" &&
-           status != "Stopping" && status != "MaxRuntimeExceeded";
+           status != "Stopping" && status != "MaxRuntimeExceeded" &&
+           status != "MaxWaitTimeExceeded";
   };
   const auto found = std::find_if(steps.rbegin(), steps.rend(), is_step);
   return found == steps.rend() ? kNone : *found;
@@ -298,22 +299,41 @@ std::string advice_for_failure(const Json& job, const std::vector<std::string>& 
   return "all that it printed: trainyard logs " + text_of(job, "TrainingJobName");
 }
 
+// The member of StoppingCondition that ended a job; empty when none did.
+std::string_view limit_that_ended(const Json& job) {
+  constexpr std::array<std::string_view, 3> kLimits = {
+      "MaxRuntimeInSeconds", "MaxWaitTimeInSeconds", "MaxPendingTimeInSeconds"};
+  const Json& steps = list_of(job, "SecondaryStatusTransitions");
+  if (text_of(job, "TrainingJobStatus") != "Stopped" || steps.empty()) {
+    return {};
+  }
+  const std::string message = text_of(steps.back(), "StatusMessage");
+  const auto found = std::ranges::find_if(kLimits, [&](std::string_view limit) {
+    return message.find(std::string(limit) + " exceeded") != std::string::npos;
+  });
+  return found == kLimits.end() ? std::string_view() : *found;
+}
+
 std::string advice_for(const Json& job, const std::vector<std::string>& words) {
   const std::string name = text_of(job, "TrainingJobName");
   const std::string status = text_of(job, "TrainingJobStatus");
   if (status == "Failed") {
     return advice_for_failure(job, words);
   }
-  if (text_of(job, "SecondaryStatus") == "MaxRuntimeExceeded") {
-    const auto limit = number_of(object_of(job, "StoppingCondition"), "MaxRuntimeInSeconds");
-    return "raise StoppingCondition.MaxRuntimeInSeconds" +
-           (limit.has_value() ? " (it was " + std::to_string(*limit) + ")" : "");
+  if (const std::string_view limit = limit_that_ended(job); !limit.empty()) {
+    const auto was = number_of(object_of(job, "StoppingCondition"), limit);
+    return "raise StoppingCondition." + std::string(limit) +
+           (was.has_value() ? " (it was " + std::to_string(*was) + ")" : "");
   }
   if (status == "Completed" || status == "Stopped") {
     const std::string model = show_model(job);
     return "nothing" + (model.empty() ? std::string() : "; model: " + model);
   }
   const std::string message = text_of(last_step(job), "StatusMessage");
+  if (message.starts_with("Waiting for capacity that there is not")) {
+    return "trainyard stop " + name +
+           "; or raise `capacity` in config.yaml of the server's home, and restart the server";
+  }
   if (message.starts_with("Waiting for capacity")) {
     return "nothing: it starts by itself; who holds the instances: trainyard list --status "
            "InProgress";

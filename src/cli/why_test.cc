@@ -172,6 +172,33 @@ TEST(Why, NamesTheLimitThatStoppedAJob) {
             "Next: raise StoppingCondition.MaxRuntimeInSeconds (it was 180)\n");
 }
 
+TEST(Why, NamesTheLimitOfWaiting) {
+  EXPECT_EQ(told(job("Stopped", "MaxWaitTimeExceeded",
+                     {step("Training", 10, "m"), step("Stopping", 190, "m"),
+                      step("MaxWaitTimeExceeded", 200,
+                           "Training job stopped: MaxWaitTimeInSeconds exceeded")},
+                     {{"StoppingCondition", {{"MaxWaitTimeInSeconds", 180}}}})),
+            "demo stopped after 3 min 12 s in Training: Training job stopped: "
+            "MaxWaitTimeInSeconds exceeded\n"
+            "Next: raise StoppingCondition.MaxWaitTimeInSeconds (it was 180)\n");
+  EXPECT_THAT(told(job("Stopped", "Stopped",
+                       {step("Starting", 10, "m"), step("Stopping", 190, "m"),
+                        step("Stopped", 200,
+                             "Training job stopped: MaxPendingTimeInSeconds exceeded before its "
+                             "instances started")},
+                       {{"StoppingCondition", {{"MaxPendingTimeInSeconds", 7200}}}})),
+              ::testing::HasSubstr(
+                  "Next: raise StoppingCondition.MaxPendingTimeInSeconds (it was 7200)\n"));
+}
+
+TEST(Why, SaysWhatToDoWithAJobThatNeverFits) {
+  EXPECT_THAT(told(job("InProgress", "Starting",
+                       {step("Starting", 0,
+                             "Waiting for capacity that there is not: 8 instances "
+                             "are needed, and this server has 4 in all.")})),
+              ::testing::HasSubstr("Next: trainyard stop demo; or raise `capacity`"));
+}
+
 TEST(Why, HasAWordForACompletedJob) {
   const Json more = {{"ModelArtifacts", {{"S3ModelArtifacts", "s3://b/demo/output/model.tar.gz"}}},
                      {"HasModelArtifacts", false}};

@@ -73,7 +73,8 @@ std::string final_message(Secondary status) {
 
 // The job is to stop and nothing of it runs anywhere.
 Actions stop_at_once(const Situation& in, const Stop& stop) {
-  return show_stop(in, stop) + Actions{SetStatus{stop.status, final_message(stop.status) +
+  const std::string limit = stop.limit.empty() ? "" : ": " + stop.limit + " exceeded";
+  return show_stop(in, stop) + Actions{SetStatus{stop.status, final_message(stop.status) + limit +
                                                                   " before its instances started"},
                                        Enter{.stage = Stage::kDone}};
 }
@@ -398,6 +399,18 @@ Actions while_merging(const Situation& in) {
              : give_up_merge(in, error);
 }
 
+// Of a job that lost nothing, as far as is known.
+std::string why_no_model(const Situation& in) {
+  if (outcome_of(in.job).status != Secondary::kCompleted && !in.job.training_start) {
+    return "its program had not started, so there is no model";
+  }
+  const auto& all = in.facts.instances;
+  const bool has_exit =
+      std::ranges::any_of(all, [](const auto& one) { return one.exit.has_value(); });
+  return has_exit ? "/opt/ml/model was empty, so there is no model"
+                  : "no instance had anything to send, so there is no model";
+}
+
 Actions while_releasing(const Situation& in) {
   if (!in.facts.call) {
     return {};
@@ -407,7 +420,7 @@ Actions while_releasing(const Situation& in) {
   if (!in.job.missing.empty()) {
     message += "; " + in.job.missing;
   } else if (!in.job.has_model && status != Secondary::kFailed) {
-    message += "; /opt/ml/model was empty, so there is no model";
+    message += "; " + why_no_model(in);
   }
   return {SetStatus{status, std::move(message)}, Enter{.stage = Stage::kDone}};
 }

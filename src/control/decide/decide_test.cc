@@ -482,6 +482,20 @@ TEST(DecideUploading, JoinsWhatSeveralHostsSent) {
   EXPECT_EQ(decided(job, facts, kNow), (Lines{"Enter Merging", "MergeArtifacts"}));
 }
 
+TEST(DecideReleasing, SaysNothingOfTheModelOfAProgramThatNeverStarted) {
+  Job job = job_in(Stage::kReleasing);
+  job.outcome = Outcome{.status = Secondary::kStopped};
+  EXPECT_EQ(decided(job, {.call = Result<void>()}, kNow),
+            (Lines{"SetStatus Stopped: Training job stopped; its program had not started, so there "
+                   "is no model",
+                   "Enter Done"}));
+  job.training_start = kTestTime;  // stopped while it was being repaired, with all instances gone
+  EXPECT_EQ(decided(job, {.call = Result<void>()}, kNow),
+            (Lines{"SetStatus Stopped: Training job stopped; no instance had anything to send, so "
+                   "there is no model",
+                   "Enter Done"}));
+}
+
 TEST(DecideReleasing, IsDoneOnlyWhenTheMachinesAreFree) {
   Job job = running_job(Secondary::kTraining, 1);
   Facts facts = facts_in(Phase::kTraining, 1);

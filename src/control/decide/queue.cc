@@ -91,6 +91,7 @@ std::map<std::string, CapacityView> plan_queue(const std::vector<const Job*>& jo
     }
     CapacityView view{.total = machine.instances,
                       .free = std::max(0, free.instances),
+                      .total_gpus = static_cast<int>(machine.gpus.size()),
                       .free_gpus = static_cast<int>(free.gpus.size()),
                       .ahead = ahead};
     if (fits(*job, free)) {
@@ -107,11 +108,20 @@ std::map<std::string, CapacityView> plan_queue(const std::vector<const Job*>& jo
 }
 
 std::string waiting_message(const Job& job, const CapacityView& view) {
-  std::string text = view.free < job.instances
-                         ? fmt::format("Waiting for capacity: {} of {} needed instances free",
-                                       view.free, job.instances)
-                         : fmt::format("Waiting for capacity: {} of {} needed GPUs free",
-                                       view.free_gpus, job.instances * job.gpus_per_instance);
+  const int gpus = job.instances * job.gpus_per_instance;
+  const bool lacks_instances = view.total < job.instances;
+  if (lacks_instances || view.total_gpus < gpus) {
+    return fmt::format(
+        "Waiting for capacity that there is not: {} {} are needed, and this server has {} in all. "
+        "Stop the job, or raise `capacity` in config.yaml",
+        lacks_instances ? job.instances : gpus, lacks_instances ? "instances" : "GPUs",
+        lacks_instances ? view.total : view.total_gpus);
+  }
+  std::string text =
+      view.free < job.instances
+          ? fmt::format("Waiting for capacity: {} of {} needed instances free", view.free,
+                        job.instances)
+          : fmt::format("Waiting for capacity: {} of {} needed GPUs free", view.free_gpus, gpus);
   if (!view.ahead.empty()) {
     text += fmt::format("; job {} is ahead", view.ahead);
   }

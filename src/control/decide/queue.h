@@ -28,7 +28,8 @@ struct CapacityView {
   std::vector<std::vector<std::string>> gpus = {};  // of each instance, when granted
   int total = 0;                                    // instances of the machine
   int free = 0;                                     // instances that nobody holds
-  int free_gpus = 0;                                // GPUs that nobody holds
+  int total_gpus = 0;
+  int free_gpus = 0;       // GPUs that nobody holds
   std::string ahead = {};  // the first job before this one that also waits; empty: none
 
   bool operator==(const CapacityView&) const = default;
@@ -38,7 +39,8 @@ struct CapacityView {
 std::map<std::string, CapacityView> plan_queue(const std::vector<const Job*>& jobs,
                                                const Machine& machine);
 
-// "Waiting for capacity: 2 of 3 needed instances are free; job x is ahead".
+// "Waiting for capacity: 2 of 3 needed instances free; job x is ahead", or that the machine has
+// become too small for it.
 std::string waiting_message(const Job& job, const CapacityView& view);
 
 // GPUs of one instance of this AWS type; 0 for CPU types and names that we do not know.

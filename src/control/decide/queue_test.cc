@@ -135,6 +135,16 @@ TEST(PlanQueue, SaysHowManyGpusAGangLacksAndLetsASmallerOnePass) {
   EXPECT_TRUE(views.at("job-3").granted);
 }
 
+TEST(WaitingMessage, SaysThatTheMachineHasBecomeTooSmall) {
+  EXPECT_EQ(waiting_message(queued(1, 8), {.total = 4, .free = 4}),
+            "Waiting for capacity that there is not: 8 instances are needed, and this server has 4 "
+            "in all. Stop the job, or raise `capacity` in config.yaml");
+  EXPECT_EQ(waiting_message(queued(1, 2, Stage::kWaiting, 4),
+                            {.total = 4, .free = 4, .total_gpus = 4, .free_gpus = 4}),
+            "Waiting for capacity that there is not: 8 GPUs are needed, and this server has 4 in "
+            "all. Stop the job, or raise `capacity` in config.yaml");
+}
+
 struct MappingCase {
   std::string_view type;
   int gpus;

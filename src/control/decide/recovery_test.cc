@@ -454,6 +454,8 @@ TEST(DecideWait, StopsAJobThatWaitsTooLongForCapacity) {
   EXPECT_EQ(job.transitions[1].message,
             "MaxPendingTimeInSeconds (7200) is over without enough free capacity: stopping the "
             "training job");
+  EXPECT_EQ(job.transitions.back().message,
+            "Training job stopped: MaxPendingTimeInSeconds exceeded before its instances started");
 }
 
 // --- The upload's limit ---

@@ -93,7 +93,8 @@ std::optional<Stop> stop_reason(const Situation& in) {
       in.now.wall >= in.job.waiting_since.value_or(created) + *pending) {
     return Stop{.message = fmt::format("MaxPendingTimeInSeconds ({}) is over without enough free "
                                        "capacity: stopping the training job",
-                                       pending->count())};
+                                       pending->count()),
+                .limit = "MaxPendingTimeInSeconds"};
   }
   return std::nullopt;
 }

@@ -48,6 +48,7 @@ Actions release();
 struct Stop {
   Secondary status = Secondary::kStopped;
   std::string message;
+  std::string limit = {};  // what is exceeded, where the status does not say it
 };
 std::optional<Stop> stop_reason(const Situation& in);
 // Shows that the job stops, and how it will end.
