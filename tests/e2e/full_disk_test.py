@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import pytest
+from botocore.exceptions import ClientError
 from conftest import jobs_on, wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.at_once]
@@ -47,7 +48,10 @@ def test_a_full_disk_loses_no_job_and_doubles_no_line(small_disk):
         wait_for(lambda: time.monotonic() > full_until, 4 * SILENCE)
         (small_disk / "ballast").unlink()
         wait_for(lambda: len(jobs.lines(name)) > before + 2 * SILENCE * 20, 60, "what it printed meanwhile")
-        jobs.sagemaker.stop_training_job(TrainingJobName=name)
+        fill(small_disk / "ballast")
+        with pytest.raises(ClientError, match="cannot store it .*make room"):
+            jobs.sagemaker.stop_training_job(TrainingJobName=name)
+        (small_disk / "ballast").unlink()  # and the stop is carried out
         job = jobs.wait(name)
         assert job["TrainingJobStatus"] == "Stopped", job.get("FailureReason")
         assert len(jobs.attempts(name)) <= 1, jobs.attempts(name)

@@ -40,8 +40,9 @@ Result<void> Reconciler::adopt() {
     release_orphans(*running);
   }
   reconcile();
-  if (store_failed_) {
-    return Error{.code = Code::kUnavailable, .message = "what was taken up could not be stored"};
+  if (const std::string problem = store_problem(); !problem.empty()) {
+    return Error{.code = Code::kUnavailable,
+                 .message = "what was taken up could not be stored: " + problem};
   }
   return around_.identity.revoke_all_but([this](const std::string& name, int epoch) {
     const Active* active = find(name);

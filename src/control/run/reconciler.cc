@@ -22,14 +22,14 @@ constexpr std::size_t kEventsAtOnce = 64;  // stored together when they come tog
 // decide() comes to rest after a few steps; more is a loop.
 constexpr int kStepsAtOnce = 64;
 
-// Asks the reconciler's thread, and waits for what it answers.
+// Asks the reconciler's thread, and waits for what it answers; else for `unanswered`.
 template <typename T>
-Result<T> ask(EventQueue& events, Event event, std::promise<Result<T>>& answer) {
+Result<T> ask(EventQueue& events, Event event, std::promise<Result<T>>& answer,
+              const std::function<Error()>& unanswered) {
   auto future = answer.get_future();
   const bool taken = events.push(std::move(event));
   if (!taken || future.wait_for(kAnswer) != std::future_status::ready) {
-    return Error{.code = Code::kUnavailable,
-                 .message = "the server is busy or stopping: try again"};
+    return unanswered();
   }
   return future.get();
 }
@@ -63,13 +63,37 @@ Now Reconciler::now() const {
 
 Result<void> Reconciler::stop_job(const std::string& name) {
   auto answer = std::make_shared<std::promise<Result<void>>>();
-  return ask(*events_, StopAsked{.name = name, .answer = answer}, *answer);
+  return ask(*events_, StopAsked{.name = name, .answer = answer}, *answer,
+             [this] { return unanswered(); });
 }
 
 Result<std::vector<std::string>> Reconciler::signal_job(const std::string& name,
                                                         wire::UserSignal signal) {
   auto answer = std::make_shared<std::promise<Result<std::vector<std::string>>>>();
-  return ask(*events_, SignalAsked{.name = name, .signal = signal, .answer = answer}, *answer);
+  return ask(*events_, SignalAsked{.name = name, .signal = signal, .answer = answer}, *answer,
+             [this] { return unanswered(); });
+}
+
+std::string Reconciler::store_problem() const {
+  const MutexLock lock(store_mutex_);
+  return store_problem_;
+}
+
+Error Reconciler::unanswered() const {
+  const std::string problem = store_problem();
+  return {.code = Code::kUnavailable,
+          .message = problem.empty()
+                         ? "the server is busy or stopping: try again"
+                         : "the server cannot store it (" + problem +
+                               "); it is done as soon as that is mended: make room on its disk"};
+}
+
+void Reconciler::note_store_problem(const std::string& problem) {
+  const MutexLock lock(store_mutex_);
+  if (!problem.empty() && store_problem_.empty()) {
+    log_error(fmt::format("storing jobs: {}; trying again", problem));
+  }
+  store_problem_ = problem;
 }
 
 void Reconciler::run(const std::stop_token& stop) {
@@ -380,13 +404,10 @@ void Reconciler::flush() {
   const auto stored =
       around_.database.write([this](Connection& connection) { return write(connection); });
   if (!stored) {
-    if (!store_failed_) {
-      log_error(fmt::format("storing jobs: {}; trying again", stored.error().message));
-    }
-    store_failed_ = true;
+    note_store_problem(stored.error().message);
     return;
   }
-  store_failed_ = false;
+  note_store_problem({});
   for (const std::function<void()>& answer : std::exchange(answers_, {})) {
     answer();
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/thread.h"
 #include "control/config.h"
@@ -135,6 +136,9 @@ class Reconciler {
   Result<std::vector<Send>> plan_sends(const Active& active, wire::UserSignal signal);
 
   void flush();
+  void note_store_problem(const std::string& problem);  // of a write; empty: it went well
+  std::string store_problem() const;                    // empty: the last write went well
+  Error unanswered() const;                             // what is said to who asked meanwhile
   Result<void> write(Connection& connection);
   static Result<void> write_effect(Connection& connection, const Effect& effect);
   void perform(Effect& effect);
@@ -162,7 +166,8 @@ class Reconciler {
   bool turns_may_differ_ = true;                // a stage has changed, as a new job's does at once
   std::vector<Effect> effects_;                 // to be performed once stored
   std::vector<std::function<void()>> answers_;  // to be given once stored
-  bool store_failed_ = false;                   // logged already
+  mutable Mutex store_mutex_;
+  std::string store_problem_ GUARDED_BY(store_mutex_);  // of the last write; empty: none
   SteadyTime last_tick_{};
   SteadyTime last_turn_{};
   SteadyTime orphans_sought_{};
