@@ -30,6 +30,11 @@ Code code_of(int status) {
   return status == 403 ? Code::kDenied : Code::kInvalidArgument;
 }
 
+// A server that has too much to do says so by a status of the 400s, as AWS does.
+bool is_throttled(std::string_view name) {
+  return name == "ThrottlingException" || name == "Throttling";
+}
+
 bool is_about_keys(std::string_view name) {
   return name == "UnrecognizedClientException" || name == "InvalidSignatureException" ||
          name == "MissingAuthenticationTokenException" || name == "ExpiredTokenException";
@@ -56,7 +61,8 @@ Error refusal(const http::Response& response, std::string_view operation, bool o
         "\nThe keys come from AWS_ACCESS_KEY_ID in the environment; for the keys of this "
         "server run eval \"$(./yard env)\".";
   }
-  return {.code = code_of(response.status), .message = std::move(text), .subject = name};
+  const Code code = is_throttled(name) ? Code::kUnavailable : code_of(response.status);
+  return {.code = code, .message = std::move(text), .subject = name};
 }
 
 }  // namespace

@@ -84,6 +84,24 @@ TEST_F(ApiClientTest, SaysWhichKeysWereWrong) {
   EXPECT_THAT(answer.error().message, HasSubstr("eval \"$(./yard env)\""));
 }
 
+// Whoever follows a job waits then, as for a server that is away.
+TEST(Throttling, IsToBeTriedAgain) {
+  auto server = http::Server::start({}, [](std::unique_ptr<http::Exchange> exchange) {
+    exchange->respond({.status = 400,
+                       .headers = {},
+                       .body = R"({"__type":"ThrottlingException","message":"Rate exceeded"})"});
+  });
+  ASSERT_TRUE(server.has_value());
+  const auto port = (*server)->listen("127.0.0.1", 0, "test");
+  ASSERT_TRUE(port.has_value());
+  const auto client = http::Client::make();
+  SystemClock clock;
+  const auto answer =
+      ApiClient(*client, clock, settings_for(*port)).call("logs", "GetLogEvents", Json::object());
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_EQ(answer.error().code, Code::kUnavailable);
+}
+
 TEST_F(ApiClientTest, SaysHowToStartAServerThatIsGone) {
   server_->stop(std::chrono::milliseconds(0));
   const ApiClient api(*client_, clock_, settings_for(port_));
