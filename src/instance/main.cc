@@ -39,6 +39,9 @@ constexpr Duration kAssignmentPatience{15'000};
 // A later attempt is owed to a job that is known; its server may have just died.
 constexpr Duration kRestartPatience{3'600'000};
 constexpr Duration kAssignmentRetry{100};
+// What a program needs before it starts is asked for over two to three minutes, in which a server
+// may be started again.
+constexpr int kDownloadAttempts = 30;
 // The mirror of checkpoints tries for as long as the job lasts; one call only rides out a hiccup.
 constexpr int kMirrorAttempts = 6;
 constexpr Duration kMirrorDelay{2'000};
@@ -148,9 +151,9 @@ Result<SessionEnd> run_attempt(Machine& machine, ServerLink link,
   Inbox inbox(link);
   Reporter reporter(link, clock, machine.scratch / "reports.spool", [&] { inbox.push(Denied{}); });
   RoleCredentials credentials(link, clock);
-  YARD_TRY(const auto downloads,
-           s3::S3Client::make(store_options(assignment, credentials, inbox.stopped()), *client,
-                              clock, random));
+  s3::S3ClientOptions patient = store_options(assignment, credentials, inbox.stopped());
+  patient.max_attempts = kDownloadAttempts;
+  YARD_TRY(const auto downloads, s3::S3Client::make(std::move(patient), *client, clock, random));
   YARD_TRY(const auto uploads,
            s3::S3Client::make(store_options(assignment, credentials, inbox.left()), *client, clock,
                               random));

@@ -128,6 +128,22 @@ def test_running_job_goes_on_without_a_server_and_its_log_is_whole(own):
         assert own.lines(name, host) == [f"line {i}" for i in range(60)]
 
 
+@pytest.mark.slow
+def test_a_server_that_is_away_during_a_download_costs_no_attempt(own):
+    for i in range(4):
+        own.s3.put_object(Bucket=own.bucket, Key=f"large/{i}", Body=bytes(256 << 20))
+    script = 'import os; print(sum(f.stat().st_size for f in os.scandir(os.environ["SM_CHANNEL_LARGE"])))'
+    name = own.create("away", script, channels={"large": (f"s3://{own.bucket}/large/", "FullyReplicated")})
+    wait_for(lambda: own.describe(name)["SecondaryStatus"] == "Downloading", 20, "downloading")
+    own.server.kill()
+    time.sleep(45)
+    own.server.start()
+    assert own.describe(name)["SecondaryStatus"] == "Downloading"
+    job = own.wait(name, 90)
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert own.lines(name) == [str(4 * (256 << 20))] and len(own.attempts(name)) == 1
+
+
 # An instance dies while nobody watches: the server finds it dead when it comes back.
 def test_instance_lost_while_the_server_is_away_is_repaired(own):
     script = 'import time; print("start", flush=True); time.sleep(4)'
