@@ -226,9 +226,7 @@ def train(scratch, signals, args):
     s3, sagemaker = boto3.client("s3"), boto3.client("sagemaker")
     name = time.strftime("quickstart-%Y%m%d-%H%M%S")
     text = corpus(args.corpus, scratch)
-    print(f"  {text.name}: {text.stat().st_size / 1e6:.1f} MB of text to s3://{BUCKET}/corpus/", flush=True)
-    for old in s3.list_objects_v2(Bucket=BUCKET, Prefix="corpus/").get("Contents", []) if exists(s3) else []:
-        s3.delete_object(Bucket=BUCKET, Key=old["Key"])
+    print(f"  {text.name}: {text.stat().st_size / 1e6:.1f} MB of text to s3://{BUCKET}/{name}/corpus/", flush=True)
     uri, source = upload(s3, name, str(text), SCRIPT)
     fault = None if args.calm else Fault(args.home, name, args.steps)
     signals.hold()  # there is a job to stop, or there is none
@@ -237,7 +235,9 @@ def train(scratch, signals, args):
     try:
         signals.let_through()
         print(f"  created {name}", flush=True)
-        return *follow(sagemaker, name, args.steps, fault), fault
+        end = follow(sagemaker, name, args.steps, fault)
+        s3.delete_object(Bucket=BUCKET, Key=f"{name}/corpus/{text.name}")  # 40 MB a run, which nobody reads again
+        return *end, fault
     except Interrupted:
         stop(name, signals)
         raise
@@ -279,10 +279,6 @@ def quickstart(signals, args):
             sys.exit(f"{job['TrainingJobName']}: {job['TrainingJobStatus']}: {job.get('FailureReason', '')}")
         show_model(job, scratch, args.python)
     show_end(job, points, story, fault)
-
-
-def exists(s3):
-    return any(bucket["Name"] == BUCKET for bucket in s3.list_buckets()["Buckets"])
 
 
 def main():

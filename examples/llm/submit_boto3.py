@@ -20,12 +20,12 @@ METRICS = {"train:step": r"step (\d+) loss ", "train:loss": r"step \d+ loss ([0-
 def upload(s3, name, text, script="train.py"):
     """The corpus and the source archive in S3; gives their URIs."""
     s3.create_bucket(Bucket=BUCKET)
-    s3.upload_file(text, BUCKET, f"corpus/{Path(text).name}")
+    s3.upload_file(text, BUCKET, f"{name}/corpus/{Path(text).name}")
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         tar.add(HERE / script, script)
     s3.put_object(Bucket=BUCKET, Key=f"{name}/source/sourcedir.tar.gz", Body=archive.getvalue())
-    return f"s3://{BUCKET}/corpus/", f"s3://{BUCKET}/{name}/source/sourcedir.tar.gz"
+    return f"s3://{BUCKET}/{name}/corpus/", f"s3://{BUCKET}/{name}/source/sourcedir.tar.gz"
 
 
 def training_job(name, corpus, source, instances=2, script="train.py", **hyperparameters):

@@ -15,13 +15,13 @@ trap 'rm -f "$archive"' EXIT
 tar -C "$here" -czf "$archive" train.py
 
 aws s3 mb "s3://$bucket"
-aws s3 cp --no-progress "$text" "s3://$bucket/corpus/"
+aws s3 cp --no-progress "$text" "s3://$bucket/$job/corpus/"
 aws s3 cp --no-progress "$archive" "s3://$bucket/$job/source/sourcedir.tar.gz"
 aws sagemaker create-training-job \
   --training-job-name "$job" --role-arn "$role" \
   --algorithm-specification TrainingImage=trainyard/pytorch,TrainingInputMode=File \
   --hyper-parameters "sagemaker_submit_directory=s3://$bucket/$job/source/sourcedir.tar.gz,sagemaker_program=train.py,sagemaker_torch_distributed_enabled=true,steps=$steps" \
-  --input-data-config "ChannelName=training,DataSource={S3DataSource={S3DataType=S3Prefix,S3Uri=s3://$bucket/corpus/}}" \
+  --input-data-config "ChannelName=training,DataSource={S3DataSource={S3DataType=S3Prefix,S3Uri=s3://$bucket/$job/corpus/}}" \
   --output-data-config "S3OutputPath=s3://$bucket/output" \
   --checkpoint-config "S3Uri=s3://$bucket/$job/checkpoints" \
   --resource-config InstanceType=ml.c5.xlarge,InstanceCount=2,VolumeSizeInGB=30 \

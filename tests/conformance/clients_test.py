@@ -2,6 +2,7 @@
 """The stock aws CLI and boto3, unmodified, drive the server: S3, jobs, logs, the LLM example."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -73,11 +74,21 @@ def test_cli_creates_waits_and_reads_logs(server, jobs):
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory):
+def text(server, tmp_path_factory):
+    """A file to learn from, in a store where others have put theirs before."""
+    s3 = server.client("s3")
+    s3.create_bucket(Bucket="llm-example")
+    s3.put_object(Bucket="llm-example", Key="corpus/aaa.txt", Body=b"Somebody else has written this.\n" * 30_000)
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
     words = (ROOT / "LICENSE").read_text()
     path.write_text(words * 10)
     return path
+
+
+def tokens_learnt(server, job):
+    found = aws(server, "logs", "filter-log-events", "--log-group-name", GROUP, "--filter-pattern", '"tokens of text"',
+                "--log-stream-name-prefix", job + "/")["events"]
+    return int(re.search(r"([0-9,]+) tokens of text", found[0]["message"])[1].replace(",", ""))
 
 
 @pytest.mark.root
@@ -85,6 +96,7 @@ def test_boto3_runs_the_llm_example_and_fetches_its_model(server, text, tmp_path
     done = subprocess.run([sys.executable, ROOT / "examples/llm/submit_boto3.py", "--text", text, *EXAMPLE],
                           env=server.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "Completed" in done.stdout, done.stdout + done.stderr
+    assert tokens_learnt(server, re.search(r"created (\S+);", done.stdout)[1]) <= text.stat().st_size
     assert text_by_the_hint(done.stdout, tmp_path).startswith("Train")
 
 
@@ -100,4 +112,5 @@ def test_cli_runs_the_llm_example_and_fetches_its_model(server, text, tmp_path):
                           capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "Completed" in done.stdout, done.stdout + done.stderr
     assert "step 6 loss" in done.stdout
+    assert tokens_learnt(server, re.search(r"(\S+): Completed", done.stdout)[1]) <= text.stat().st_size
     assert text_by_the_hint(done.stdout, tmp_path).startswith("Train")
