@@ -172,8 +172,10 @@ Result<Path> absolute_path(std::string_view flag, const Path& path) {
 
 Result<std::variant<ServerConfig, Usage>> parse_flags(const std::vector<std::string>& args) {
   RawFlags raw;
-  CLI::App app("Serves the SageMaker, S3, Logs and STS API, and runs the jobs, on this machine.",
-               "trainyard server");
+  CLI::App app(
+      "Serves the APIs of SageMaker, S3, CloudWatch (logs, metrics), IAM and STS, and runs the "
+      "jobs, on this machine.",
+      "trainyard server");
   describe(app, raw);
   if (const auto usage = read_command_line(app, args)) {
     return std::variant<ServerConfig, Usage>(*usage);
