@@ -124,6 +124,9 @@ Result<std::shared_ptr<const Marker>> Marker::make(Path path) {
 }
 
 Marker::~Marker() {
+  if (stays_) {
+    return;
+  }
   ::unlink(path_.c_str());
 }
 
@@ -132,6 +135,11 @@ Draft::~Draft() {
   if (marker_ != nullptr && !kept_) {
     ::unlink(published_.c_str());
   }
+}
+
+void Draft::leave() {
+  marker_->stay();
+  kept_ = true;
 }
 
 Result<void> Draft::publish() {

@@ -10,6 +10,7 @@
 // that makes blanks before they are missed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,15 +47,17 @@ class Marker {
   ~Marker();
   Marker(const Marker&) = delete;
   Marker& operator=(const Marker&) = delete;
+  void stay() const { stays_ = true; }  // until the next start
 
  private:
   explicit Marker(Path path) : path_(std::move(path)) {}
 
   const Path path_;
+  mutable std::atomic<bool> stays_ = false;
 };
 
 // A content on its way into the index, whose name is durable, as is that of its marker. Unless
-// keep() is called it leaves nothing behind.
+// keep() or leave() is called it leaves nothing behind.
 class Draft {
  public:
   Draft(Path published, std::shared_ptr<const Marker> marker, Fd fd)
@@ -70,6 +73,8 @@ class Draft {
   Result<void> publish();
   // The index names it now.
   void keep() { kept_ = true; }
+  // The index may name it: nobody knows. It stays until the next start has looked.
+  void leave();
 
  private:
   Path published_;

@@ -54,4 +54,9 @@ struct DirectoryStore::State {
   static constexpr std::size_t kCollectedWithEach = 8;
 };
 
+// What the index has answered about a draft. An answer that the disk failed may be wrong after a
+// crash: a change whose sync failed can stand there whole. So its content stays, for the next start
+// to judge.
+Result<Contents> told(Draft& draft, Result<Contents> answer);
+
 }  // namespace trainyard::s3

@@ -196,13 +196,20 @@ Result<std::shared_ptr<const OpenObject>> DirectoryStore::State::open(const std:
   return Error{Code::kCorrupt, "the content file of '" + key + "' is missing"};
 }
 
+Result<Contents> told(Draft& draft, Result<Contents> answer) {
+  if (!answer && answer.error().code == Code::kUnavailable) {
+    draft.leave();
+  }
+  return answer;
+}
+
 // A small content is synced together with the index; a large one would have to be read again after
 // a crash, and hardly notices a second wait.
 Result<Contents> DirectoryStore::State::put(const std::string& bucket, const ObjectRow& row,
                                             const WriteCondition& condition, Draft& draft) {
   if (row.info.size > kSyncedTogether) {
     YARD_TRY(draft.publish());
-    return index->put_object(bucket, row, condition);
+    return told(draft, index->put_object(bucket, row, condition));
   }
   const Unsettled::Mark mark(unsettled, row.content);
   return index->put_object_while(bucket, row, condition, [&draft] { return draft.publish(); });
@@ -386,8 +393,8 @@ Result<ObjectInfo> DirectoryStore::copy(const std::string& from_bucket, const st
       row.info.tags = replace->tags;
     }
     YARD_TRY(const Contents dropped,
-             state_->index->put_object(bucket, row,
-                                       replace ? condition_of(*replace) : WriteCondition{}));
+             told(copied, state_->index->put_object(
+                              bucket, row, replace ? condition_of(*replace) : WriteCondition{})));
     copied.keep();
     state_->collect(dropped);
     return std::move(row.info);

@@ -167,6 +167,39 @@ TEST_F(DirectorySync, APutWhoseSyncFailsLeavesTheOldObject) {
   EXPECT_EQ(content_files(), 1u);
 }
 
+// SQLite has written its log then, and finds the change there after a crash.
+TEST_F(DirectorySync, AChangeWhoseSyncFailedIsWholeOrNotThereAfterACrash) {
+  const std::string large = long_text(std::size_t{5} << 20);
+  ASSERT_TRUE(put_text(*store, "bucket", "k", "old"));
+  ASSERT_TRUE(put_text(*store, "bucket", "source", large));
+  ASSERT_TRUE(put_text(*store, "bucket", "copied", "old"));
+  bool failed = false;
+  const auto fail = [&](const std::string& path) {
+    failed |= path.ends_with("-wal");
+    return !path.ends_with("-wal");
+  };
+  listen(fail);
+  EXPECT_FALSE(put_text(*store, "bucket", "k", large));
+  EXPECT_TRUE(failed);
+  end_process();
+  listen({});
+  const std::string found = get_text(**open_after(), "bucket", "k").value_or("?");
+  EXPECT_TRUE(found == "old" || found == large) << found.substr(0, 100);
+
+  std::filesystem::remove_all(after());
+  listen(fail);
+  EXPECT_FALSE(store->copy("bucket", "source", "bucket", "copied", {}));
+  end_process();
+  listen({});
+  const std::string copied = get_text(**open_after(), "bucket", "copied").value_or("?");
+  EXPECT_TRUE(copied == "old" || copied == large) << copied.substr(0, 100);
+  // Without a crash nothing has happened, and what was left goes with the next start.
+  EXPECT_EQ(get_text(*store, "bucket", "k").value_or("?"), "old");
+  ASSERT_TRUE(put_text(*store, "bucket", "k", "new"));
+  reopen();
+  EXPECT_EQ(content_files(), 3u);
+}
+
 TEST_F(DirectorySync, EveryFolderOfContentsIsDurableWhenTheStoreIsOpen) {
   std::ptrdiff_t folders = 0;
   listen([&](const std::string& path) {

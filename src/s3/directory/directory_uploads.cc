@@ -120,7 +120,7 @@ Result<PartInfo> DirectoryStore::put_part(const std::string& bucket, const std::
                        .last_modified = state_->clock.now(),
                        .checksums = std::move(digests.checksums)},
               .content = draft.id()};
-  YARD_TRY(const Contents dropped, state_->index->put_part(part.upload_id, row));
+  YARD_TRY(const Contents dropped, told(draft, state_->index->put_part(part.upload_id, row)));
   draft.keep();
   state_->collect(dropped);
   return std::move(row.info);
@@ -176,6 +176,9 @@ Result<ObjectInfo> DirectoryStore::complete_upload_if(const std::string& bucket,
                                .only_if_match = under.only_if_match,
                                .before_visible = under.before_visible});
   if (!dropped) {
+    if (draft) {
+      dropped = told(*draft, std::move(dropped));
+    }
     // Two clients may complete at once: the second finds what the first has made.
     auto made = state_->index->object(bucket, key);
     return made && made->upload == upload_id ? Result<ObjectInfo>(std::move(made->info))
