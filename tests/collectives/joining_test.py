@@ -17,8 +17,8 @@ import os, socket, sys, time
 address, *ports = sys.argv[1:]
 kept = []
 for port in map(int, ports):
-    for noise in (b"GET / HTTP/1.1\r\n\r\n", b"TYC\x01\xff\xff\xff\xff", b"TYC\x63\x04\0\0\0abcd", os.urandom(5000),
-                  b"TYC\x01\x08\0\0\0\xff\0\0\0abcd", b"TY", b""):
+    for noise in (b"GET / HTTP/1.1\r\n\r\n", b"TYC\x02\xff\xff\xff\xff", b"TYC\x63\x04\0\0\0abcd", os.urandom(5000),
+                  b"TYC\x02\x08\0\0\0\xff\0\0\0abcd", b"TY", b""):
         one = socket.create_connection((address, port), 3)
         try:
             one.sendall(noise)

@@ -38,7 +38,7 @@ def test_both_versions_of_the_protocol_are_named(world):
     (line,) = world.of("version")
     assert line.get("kind") == "DistBackendError" and line["seconds"] < 20, line  # far from the time to join
     assert "entry of rank 1" in line["text"]
-    assert "version 9 of the protocol, this side version 1" in line["text"], line
+    assert "version 9 of the protocol, this side version 2" in line["text"], line
 
 
 def test_both_sizes_of_a_world_are_named(world):

@@ -19,7 +19,8 @@
 
 namespace trainyard::comm {
 
-inline constexpr std::uint8_t kProtocolVersion = 1;
+// Raised also when ranks would take other steps than before for the same operation.
+inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxFrame = std::size_t{4} << 20;
 
 using Fields = std::vector<std::string>;
