@@ -21,6 +21,7 @@ NETWORK = "10.213.7.0/24"
 PORT = 29400  # in namespaces of our own
 BYTES = 64 << 20
 INNER = 3  # runs of one start
+WAYS = ("sum_received", "sum_received_bidir_reverse")  # as iperf3 calls them
 
 
 class Pair:
@@ -86,15 +87,17 @@ class Pair:
         return 2 * BYTES / statistics.median(json.loads(text.strip().splitlines()[-1])["seconds"])
 
     def iperf(self, seconds):
-        """Both directions together, sent at once. The client is repeated until the server listens."""
-        server = self.start(1, "iperf3", "-s", "-1", "-J")
+        """Both directions together, sent at once. The client is repeated until it has measured: one that finds no
+        server yet ends well, too. A server may not end when both directions have, so nobody waits for it."""
+        server = self.start(1, "iperf3", "-s", "-J")
         for _ in range(200):
             client = self.start(0, "iperf3", "-c", ADDRESSES[1], "--bidir", "-J", "-t", seconds, "-w", "4M")
             out, _errors = client.communicate(timeout=60)
-            if client.returncode == 0:
-                self.said(server)
-                end = json.loads(out)["end"]
-                return sum(end[way]["bits_per_second"] for way in ("sum_received", "sum_received_bidir_reverse")) / 8
+            end = json.loads(out)["end"] if client.returncode == 0 else {}
+            if all(way in end for way in WAYS):
+                server.kill()
+                server.communicate()
+                return sum(end[way]["bits_per_second"] for way in WAYS) / 8
             time.sleep(0.05)
         raise SystemExit("iperf3 does not connect: " + out)
 
