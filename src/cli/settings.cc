@@ -29,13 +29,15 @@ std::string member_of(const nlohmann::json& object, const char* name) {
 struct LocalServer {
   std::string endpoint;  // empty: none
   std::string ca_bundle;
+  std::string region;
 };
 
 Result<LocalServer> server_in(const Path& home) {
   YARD_TRY(const std::string content, read_if_there(home / "server.json"));
   const nlohmann::json json = nlohmann::json::parse(content, nullptr, false);
   return LocalServer{.endpoint = member_of(json, "endpoint"),
-                     .ca_bundle = member_of(json, "ca_bundle")};
+                     .ca_bundle = member_of(json, "ca_bundle"),
+                     .region = member_of(json, "region")};
 }
 
 Result<LocalServer> running_server_in(const Path& home) {
@@ -108,14 +110,14 @@ Result<Settings> find_settings(const Environment& environment, const Path& home,
   if (endpoint.empty()) {
     endpoint = environment("AWS_ENDPOINT_URL");
   }
-  settings.ca_bundle = environment("AWS_CA_BUNDLE");
+  LocalServer local;
   if (endpoint.empty()) {
-    YARD_TRY(LocalServer server, running_server_in(home));
-    endpoint = std::move(server.endpoint);
-    if (settings.ca_bundle.empty()) {
-      settings.ca_bundle = std::move(server.ca_bundle);
-    }
+    YARD_TRY(local, running_server_in(home));
+    endpoint = std::move(local.endpoint);
   }
+  // What the environment trusts is for other servers, where this one says what vouches for it.
+  settings.ca_bundle =
+      local.ca_bundle.empty() ? environment("AWS_CA_BUNDLE") : std::move(local.ca_bundle);
   YARD_TRY(settings.endpoint, checked_endpoint(std::move(endpoint)));
   for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
     if (settings.region.empty()) {
@@ -123,7 +125,7 @@ Result<Settings> find_settings(const Environment& environment, const Path& home,
     }
   }
   if (settings.region.empty()) {
-    settings.region = "us-east-1";
+    settings.region = local.region.empty() ? "us-east-1" : std::move(local.region);
   }
   settings.credentials = {.access_key_id = environment("AWS_ACCESS_KEY_ID"),
                           .secret_access_key = environment("AWS_SECRET_ACCESS_KEY"),

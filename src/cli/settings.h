@@ -21,8 +21,9 @@ struct Settings {
 };
 
 // Endpoint: `endpoint_option`, AWS_ENDPOINT_URL, <home>/server.json. Keys: AWS_ACCESS_KEY_ID and
-// its two companions, <home>/credentials. Certificates to trust: AWS_CA_BUNDLE, and what the server
-// in <home> names when its endpoint is the one. The errors say what to do.
+// its two companions, <home>/credentials. Certificates to trust: what the server in <home> names
+// when its endpoint is the one, AWS_CA_BUNDLE. Region: AWS_REGION, AWS_DEFAULT_REGION, that
+// server's. The errors say what to do.
 Result<Settings> find_settings(const Environment& environment, const Path& home,
                                std::string_view endpoint_option);
 

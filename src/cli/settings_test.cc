@@ -55,7 +55,8 @@ TEST_F(SettingsTest, TrustTheCertificateThatTheServerOrTheEnvironmentNames) {
   write("credentials", kCredentials);
   EXPECT_EQ(find_settings(environment({}), home(), "")->ca_bundle, "/a.pem");
   const auto env = environment({{"AWS_CA_BUNDLE", "/b.pem"}});
-  EXPECT_EQ(find_settings(env, home(), "")->ca_bundle, "/b.pem");
+  EXPECT_EQ(find_settings(env, home(), "")->ca_bundle, "/a.pem");
+  EXPECT_EQ(find_settings(env, home(), "https://elsewhere:1")->ca_bundle, "/b.pem");
   EXPECT_EQ(find_settings(environment({}), home(), "https://elsewhere:1")->ca_bundle, "");
 }
 
@@ -72,6 +73,14 @@ TEST_F(SettingsTest, PreferTheOptionThenTheEnvironment) {
   EXPECT_EQ(settings->credentials.session_token, "t");
   EXPECT_TRUE(settings->keys_from_environment);
   EXPECT_EQ(find_settings(env, home(), "https://yard:3")->endpoint, "https://yard:3");
+}
+
+TEST_F(SettingsTest, TakeTheRegionOfTheServerOfThisMachine) {
+  write("server.json", R"({"endpoint": "http://127.0.0.1:1", "region": "eu-west-1"})");
+  write("credentials", kCredentials);
+  EXPECT_EQ(find_settings(environment({}), home(), "")->region, "eu-west-1");
+  EXPECT_EQ(find_settings(environment({{"AWS_REGION", "eu-north-1"}}), home(), "")->region,
+            "eu-north-1");
 }
 
 TEST_F(SettingsTest, SayHowToStartAServer) {
