@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tarfile
 import time
@@ -62,6 +63,19 @@ def wait_for(condition, seconds=30.0, what="condition"):
             return value
         time.sleep(0.02)
     pytest.fail(f"{what}: not within {seconds} s")
+
+
+@contextlib.contextmanager
+def withheld(database):
+    """Nobody else gets into the database meanwhile: who opens it waits for seconds."""
+    holder = sqlite3.connect(database, isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
 
 
 class Server:

@@ -141,8 +141,12 @@ Result<void> Service::listen() {
 
 Result<void> Service::announce(std::uint16_t port) {
   endpoint_ = announced_url(config_.address, port, identity_.get());
-  nlohmann::json about = {
-      {"endpoint", endpoint_}, {"pid", ::getpid()}, {"version", std::string(version())}};
+  nlohmann::json about = {{"endpoint", endpoint_},
+                          {"local_url", local_url(config_.address, port, identity_ != nullptr)},
+                          {"pid", ::getpid()},
+                          {"region", config_.region},
+                          {"account", config_.account},
+                          {"version", std::string(version())}};
   if (identity_ != nullptr && identity_->has_own_root()) {
     about["ca_bundle"] = config_.tls->certificate.string();
   }

@@ -12,6 +12,11 @@
 namespace trainyard::server {
 namespace {
 
+// Where a program of this machine reaches who listens at that address.
+std::string local_host(const std::string& address) {
+  return address == "0.0.0.0" || address == "::" ? "127.0.0.1" : address;
+}
+
 // Wakes a guard's thread, so that it can end. The number is known at run time only.
 int wake_up() {
   return SIGRTMIN;
@@ -131,20 +136,20 @@ std::optional<std::string> expiry_warning(WallTime expires, WallTime now) {
                      now < expires ? "expires" : "expired", to_http_date(expires));
 }
 
+std::string local_url(const std::string& address, std::uint16_t port, bool has_certificate) {
+  return base_url(local_host(address), port, has_certificate ? "https" : "http");
+}
+
 std::string announced_url(const std::string& address, std::uint16_t port,
                           const http::TlsIdentity* identity) {
-  const bool everywhere = address == "0.0.0.0" || address == "::";
-  std::string host = everywhere ? "127.0.0.1" : address;
-  if (identity == nullptr) {
-    return base_url(host, port);
+  const std::string host = local_host(address);
+  if (identity == nullptr || identity->names(host)) {
+    return local_url(address, port, identity != nullptr);
   }
-  if (!identity->names(host)) {
-    log_warning(fmt::format(
-        "the certificate does not name {}: clients must use a name that it does", host));
-    const std::string name = identity->first_name();
-    host = name.empty() ? host : name;
-  }
-  return base_url(host, port, "https");
+  log_warning(
+      fmt::format("the certificate does not name {}: clients must use a name that it does", host));
+  const std::string name = identity->first_name();
+  return base_url(name.empty() ? host : name, port, "https");
 }
 
 const std::map<std::string, LogLevel>& log_levels() {

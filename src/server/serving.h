@@ -44,9 +44,12 @@ int wait_for_stop(const sigset_t& signals, http::TlsIdentity* identity, const Cl
 // What is to be said of a certificate that ends at `expires`; nothing while there is time.
 std::optional<std::string> expiry_warning(WallTime expires, WallTime now);
 
-// The URL of what listens there, for clients on this machine: who listens everywhere is reached by
-// loopback. Under TLS the name must be one of the certificate's: if the address is not, its first
-// name stands for it, and the log says so.
+// The URL of what listens there, on this machine and by its address: who listens everywhere is
+// reached by loopback. A certificate need not name it.
+std::string local_url(const std::string& address, std::uint16_t port, bool has_certificate);
+
+// The same for clients. Under TLS the name must be one of the certificate's: if the address is not,
+// its first name stands for it, and the log says so.
 std::string announced_url(const std::string& address, std::uint16_t port,
                           const http::TlsIdentity* identity);
 

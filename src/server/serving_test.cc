@@ -125,6 +125,12 @@ TEST(AnnouncedUrl, IsOneThatClientsOfThisMachineReach) {
   EXPECT_EQ(announced_url("::1", 80, nullptr), "http://[::1]:80");
 }
 
+TEST(LocalUrl, IsTheAddressWhateverTheCertificateNames) {
+  EXPECT_EQ(local_url("0.0.0.0", 443, true), "https://127.0.0.1:443");
+  EXPECT_EQ(local_url("10.0.0.9", 443, true), "https://10.0.0.9:443");
+  EXPECT_EQ(local_url("127.0.0.2", 80, false), "http://127.0.0.2:80");
+}
+
 TEST(AnnouncedUrl, HasANameOfTheCertificate) {
   Identity identity;
   EXPECT_EQ(announced_url("0.0.0.0", 443, &identity), "https://train.example.com:443");

@@ -3,25 +3,11 @@
 import contextlib
 import os
 import signal
-import sqlite3
 import subprocess
 import time
 
 import pytest
-from conftest import BINARY, Server, wait_for
-
-
-@contextlib.contextmanager
-def withheld(database):
-    """Nobody else gets into the database meanwhile: who opens it waits for seconds."""
-    holder = sqlite3.connect(database, isolation_level=None)
-    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
-    holder.execute("BEGIN EXCLUSIVE")
-    try:
-        yield
-    finally:
-        holder.execute("ROLLBACK")
-        holder.close()
+from conftest import BINARY, Server, wait_for, withheld
 
 
 def has_open(process, path):

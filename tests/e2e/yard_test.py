@@ -2,13 +2,16 @@
 """./yard itself: what is asked for wrongly does nothing, and a home keeps its server apart from others."""
 import json
 import os
+import shutil
+import signal
 import socket
 import ssl
 import subprocess
+import time
 
 import pytest
-from conftest import BINARY, ROOT
-from yard_command import yard
+from conftest import BINARY, ROOT, Server, wait_for, withheld
+from yard_command import environment, yard
 
 
 @pytest.fixture
@@ -81,12 +84,109 @@ def test_a_home_keeps_its_port_while_that_is_free(home):
         assert moved.returncode == 0 and f"Port {port.strip()} belongs to another program" in moved.stderr, moved
 
 
+def about(home):
+    return json.loads((home / "server.json").read_text())
+
+
+def test_an_address_in_a_file_of_a_server_that_was_killed_is_nobodys(home, tmp_path):
+    """Somebody else's server may have it by then."""
+    assert yard("up", home=home).returncode == 0
+    os.kill(about(home)["pid"], signal.SIGKILL)
+    wait_for(lambda: yard("status", home=home).returncode == 1, what="the server's end")
+    (tmp_path / "other").mkdir()
+    other = Server(tmp_path / "other").start()
+    try:
+        (home / "server.json").write_text((tmp_path / "other" / "server.json").read_text())
+        assert "No server is running" in yard("down", home=home).stderr
+        up = yard("up", home=home)
+        assert up.returncode == 0 and "is up: " in up.stderr, up
+        assert about(home)["endpoint"] != other.endpoint and about(home)["pid"] != other.process.pid
+    finally:
+        assert other.stop() == 0
+
+
+def test_a_server_of_another_checkout_is_the_homes_as_well(home, tmp_path):
+    (tmp_path / "old").mkdir()
+    program = tmp_path / "old" / "trainyard"
+    shutil.copy(BINARY, program)
+    with subprocess.Popen([program, "server", "--home", home, "--listen", "127.0.0.1:0"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, env=environment(home)) as old:
+        wait_for(lambda: yard("status", home=home).returncode == 0, what="the old server being up")
+        assert "up already" in yard("up", home=home).stderr
+        down = yard("down", home=home)
+        assert down.returncode == 0 and "The server is down" in down.stderr, down
+        assert old.wait(10) == 0
+
+
+def test_a_start_that_takes_long_is_waited_for_and_can_be_stopped(home):
+    assert yard("up", home=home).returncode == 0
+    assert yard("down", home=home).returncode == 0
+    words = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(home))
+    with withheld(home / "trainyard.db"):
+        with subprocess.Popen([ROOT / "yard", "up"], **words) as starting:
+            wait_for(lambda: "is starting" in yard("up", "--tls", home=home).stderr, what="the server having begun")
+            down = yard("down", home=home)
+            assert down.returncode == 0 and "The server is down" in down.stderr, down
+            assert "did not start" in starting.communicate(timeout=30)[1] and starting.returncode == 1
+
+
+@pytest.mark.slow
+def test_a_start_may_take_longer_than_most(home):
+    """Each of two databases is withheld for a while; one alone would be given up after 10 s."""
+    assert yard("up", home=home).returncode == 0
+    assert yard("down", home=home).returncode == 0
+    began = time.monotonic()
+    with withheld(home / "trainyard.db"):
+        with withheld(home / "objects" / "index.db"):
+            starting = subprocess.Popen([ROOT / "yard", "up"], stderr=subprocess.PIPE, text=True, env=environment(home))
+            time.sleep(7)
+        time.sleep(7)
+    told = starting.communicate(timeout=30)[1]
+    assert starting.returncode == 0 and "is still starting" in told and time.monotonic() - began > 14, told
+
+
+def test_a_certificate_that_this_machine_cannot_check_hides_no_server(home, tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                    "/CN=corp", "-addext", "subjectAltName=DNS:*.corp.example", "-keyout", tmp_path / "key.pem", "-out",
+                    tmp_path / "cert.pem"], check=True, capture_output=True)
+    up = yard("up", "--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem", home=home)
+    assert up.returncode == 0 and "It serves https" in up.stderr, up
+    assert "The server is up: https" in yard("status", home=home).stderr
+    stopping = yard("down", "--jobs", home=home)
+    assert stopping.returncode == 1 and "nothing was stopped" in stopping.stderr, stopping
+    os.kill(about(home)["pid"], 0)
+    assert yard("down", home=home).returncode == 0
+
+
+def test_env_trusts_this_servers_certificate_and_no_earlier_one(home, tmp_path):
+    (tmp_path / "corp.pem").write_text("not for this server")
+    assert yard("up", "--tls", home=home).returncode == 0
+    status = yard("status", home=home, AWS_CA_BUNDLE=str(tmp_path / "corp.pem"))
+    assert status.returncode == 0, status
+    bundle = about(home)["ca_bundle"]
+    assert f'export AWS_CA_BUNDLE="{bundle}"' in yard("env", home=home).stdout
+    assert yard("down", home=home).returncode == 0
+    assert yard("up", "--no-tls", home=home).returncode == 0
+    assert "unset AWS_CA_BUNDLE" in yard("env", home=home, AWS_CA_BUNDLE=bundle).stdout
+    assert "AWS_CA_BUNDLE" not in yard("env", home=home, AWS_CA_BUNDLE=str(tmp_path / "corp.pem")).stdout
+
+
+def test_a_home_keeps_its_region(home):
+    for asked in (["--region", "eu-west-1"], []):
+        assert yard("up", *asked, home=home).returncode == 0
+        shown = yard("env", home=home).stdout
+        assert "export AWS_REGION=eu-west-1\n" in shown and "us-east-1" not in shown, shown
+        defaults = (home / "client" / "sagemaker.yaml").read_text()
+        assert "sagemaker-eu-west-1-123456789012" in defaults, defaults
+        assert yard("down", home=home).returncode == 0
+
+
 def certify(folder, *flags):
     subprocess.run([BINARY, "certificate", "--out", folder, *flags], check=True, capture_output=True)
 
 
 def endpoint(home):
-    return json.loads((home / "server.json").read_text())["endpoint"]
+    return about(home)["endpoint"]
 
 
 def address(home):

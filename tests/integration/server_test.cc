@@ -175,7 +175,10 @@ TEST_F(ServerTest, SaysWhereItIsWhileItRunsAndNotAfter) {
   ASSERT_TRUE(text.has_value());
   const json about = json::parse(*text);
   EXPECT_EQ(about["endpoint"], service_->endpoint());
+  EXPECT_EQ(about["local_url"], service_->endpoint());
   EXPECT_EQ(about["pid"], ::getpid());
+  EXPECT_EQ(about["region"], "us-east-1");
+  EXPECT_EQ(about["account"], "123456789012");
   service_.reset();
   EXPECT_FALSE(std::filesystem::exists(file));
 }
