@@ -5,18 +5,24 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -151,18 +157,46 @@ Result<std::vector<Ipv4Prefix>> parse_routes(const std::string& text) {
   return prefixes;
 }
 
-int count_gang_bridges() {
+std::vector<std::string> interface_names() {
   struct if_nameindex* all = if_nameindex();
   if (all == nullptr) {
-    return 0;
+    return {};
   }
   const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> owner(
       all, if_freenameindex);
-  int count = 0;
+  std::vector<std::string> names;
   for (const struct if_nameindex* each = all; each->if_name != nullptr; ++each) {
-    count += is_gang_bridge(each->if_name) ? 1 : 0;
+    names.emplace_back(each->if_name);
   }
-  return count;
+  return names;
+}
+
+bool is_there_a_gang() {
+  return std::ranges::any_of(interface_names(), is_gang_bridge);
+}
+
+// What kind of interface it is, as the kernel calls it; empty when it does not say.
+std::string driver_of(const Fd& socket, const std::string& name) {
+  ethtool_drvinfo info{};
+  info.cmd = ETHTOOL_GDRVINFO;
+  ifreq request{};
+  name.copy(request.ifr_name, IFNAMSIZ - 1);
+  request.ifr_data = reinterpret_cast<char*>(&info);
+  const bool is_told = ioctl(socket.get(), SIOCETHTOOL, &request) == 0;
+  return is_told ? std::string(info.driver, strnlen(info.driver, sizeof(info.driver))) : "";
+}
+
+// Interfaces by which others let this machine forward: of containers, virtual machines, VPNs.
+std::set<std::string> routers_of_others() {
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  std::set<std::string> found;
+  for (const std::string& name : interface_names()) {
+    const std::string driver = driver_of(socket, name);
+    if (!is_gang_bridge(name) && (driver == "bridge" || driver == "tun" || driver == "wireguard")) {
+      found.insert(name);
+    }
+  }
+  return found;
 }
 
 // Some kernels start with bbr, which halves what a veth pair carries. A namespace may choose cubic
@@ -328,7 +362,7 @@ Result<void> NetworkChange::undo(const NetworkPlan& plan) const {
                    fmt::format("network namespace {} stays{}", link.network_namespace, reason)};
     }
   }
-  const bool last = count_gang_bridges() == 0;
+  const bool last = !is_there_a_gang();
   if (last) {
     YARD_TRY(restore_forwarding());
   }
@@ -341,16 +375,27 @@ Result<void> NetworkChange::enable_forwarding() const {
     return {};
   }
   // Remembered first: after a crash between the two, restoring is harmless.
-  YARD_TRY(write_file(forwarding_file(), before));
+  const std::set<std::string> others = routers_of_others();
+  YARD_TRY(write_file(forwarding_file(), join({others.begin(), others.end()}, " ")));
   return write_sysctl(kForwarding, "1");
 }
 
+// Who has begun to forward since found it switched on already, and needs it to stay: Docker, for
+// one, looks only when it starts.
 Result<void> NetworkChange::restore_forwarding() const {
   const Result<std::string> before = read_file(forwarding_file());
   if (!before) {
     return before.error().code == Code::kNotFound ? Result<void>() : before.error();
   }
-  YARD_TRY(write_sysctl(kForwarding, trim(*before)));
+  std::set<std::string> others = routers_of_others();
+  for (const std::string_view name : split(*before, ' ')) {
+    others.erase(std::string(name));
+  }
+  if (others.empty()) {
+    YARD_TRY(write_sysctl(kForwarding, "0"));
+  } else {
+    log_info(fmt::format("net.ipv4.ip_forward stays on, because {} may need it", *others.begin()));
+  }
   std::error_code failure;
   std::filesystem::remove(forwarding_file(), failure);
   return {};

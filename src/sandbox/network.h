@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes and unmakes the networks that network_plan.h decides, on this machine, as root. It runs the
 // tools `ip` and `nft`, a few processes for a whole gang. Everything is named so that another
-// process can take it away later, and whatever the machine had before (forwarding, no table of
-// ours) comes back with the last gang. It knows no jobs.
+// process can take it away later, and whatever the machine had before (forwarding, unless
+// somebody else has come to need it; no table of ours) comes back with the last gang. It knows no
+// jobs.
 #pragma once
 
 #include <chrono>

@@ -265,6 +265,20 @@ TEST(Network, RestoresForwardingWithTheLastGangOnly) {
   EXPECT_EQ(picture_of_host()["ip_forward"], "0\n");
 }
 
+TEST(Network, LeavesForwardingOnForThoseWhoHaveBegunToForward) {
+  YARD_PRIVATE_HOST_OR_SKIP();
+  output_of({"sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward"});
+  output_of({"ip", "link", "add", "before0", "type", "bridge"});
+  undo(make_gang("00000a", 1, false));
+  EXPECT_EQ(picture_of_host()["ip_forward"], "0\n");
+  const NetworkPlan gang = make_gang("00000b", 1, false);
+  output_of({"ip", "link", "add", "docker0", "type", "bridge"});
+  undo(gang);
+  EXPECT_EQ(picture_of_host()["ip_forward"], "1\n");
+  undo(make_gang("00000c", 1, false));
+  EXPECT_EQ(picture_of_host()["ip_forward"], "1\n");
+}
+
 TEST(Network, LeavesForwardingOnWhereItWasOn) {
   YARD_PRIVATE_HOST_OR_SKIP();
   output_of({"sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"});
