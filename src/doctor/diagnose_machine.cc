@@ -154,9 +154,11 @@ Finding groups(const SandboxFacts& sandbox) {
           .meaning = sandbox.has_cgroups
                          ? "there are control groups for the memory of instances"
                          : "no control group limits memory: a job may take all of it",
-          .remedy = sandbox.has_cgroups
-                        ? ""
-                        : "systemd-run --user --scope -p Delegate=yes; docs/without-root.md"};
+          .remedy =
+              sandbox.has_cgroups
+                  ? ""
+                  : "loginctl enable-linger; systemd-run --user --scope -p Delegate=yes ./yard up; "
+                    "docs/without-root.md"};
 }
 
 bool is_one_of(std::string_view name, std::span<const std::string_view> all) {

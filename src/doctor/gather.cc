@@ -193,7 +193,8 @@ SandboxFacts gather_sandbox(const std::map<std::string, std::string>& environmen
     facts.user_namespaces = std::string(trim(probe->err));
   }
   facts.has_cgroups = std::ranges::any_of(sandbox::find_hierarchies(), [](const auto& one) {
-    return std::ranges::find(one.controllers, "memory") != one.controllers.end();
+    return std::ranges::find(one.controllers, "memory") != one.controllers.end() &&
+           sandbox::may_divide(one);
   });
   return facts;
 }

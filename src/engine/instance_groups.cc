@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/instance_groups.h"
 
-#include <unistd.h>
-
 #include "base/log.h"
 #include "base/text.h"
 
@@ -31,9 +29,7 @@ InstanceGroups::InstanceGroups(sandbox::CgroupLimits limits,
                                std::vector<CgroupHierarchy> hierarchies)
     : limits_(limits), hierarchies_(std::move(hierarchies)) {
   // One that is not ours must not keep the others from being used.
-  std::erase_if(hierarchies_, [](const CgroupHierarchy& hierarchy) {
-    return access(hierarchy.own.c_str(), W_OK | X_OK) != 0;
-  });
+  std::erase_if(hierarchies_, [](const CgroupHierarchy& one) { return !sandbox::may_divide(one); });
 }
 
 Result<void> InstanceGroups::make(const std::string& name, const Path& scratch) {

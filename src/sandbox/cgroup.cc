@@ -161,6 +161,10 @@ std::vector<CgroupHierarchy> find_hierarchies() {
   return found;
 }
 
+bool may_divide(const CgroupHierarchy& hierarchy) {
+  return access(hierarchy.own.c_str(), W_OK | X_OK) == 0;
+}
+
 Result<void> make_cgroup(const CgroupPlan& plan) {
   std::vector<Path> made;
   const auto make_all = [&]() -> Result<void> {

@@ -16,6 +16,8 @@ namespace trainyard::sandbox {
 
 // The hierarchies of this machine, with the controllers that a version 2 one offers here.
 std::vector<CgroupHierarchy> find_hierarchies();
+// Whether this process may make groups below its own there.
+bool may_divide(const CgroupHierarchy& hierarchy);
 
 // Makes the groups and writes the limits. All or none. kDenied where the own group is not ours to
 // divide: an ordinary user needs one that was delegated. kConflict where it cannot be divided while
