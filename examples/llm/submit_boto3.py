@@ -4,6 +4,7 @@
     eval "$(./yard env)"; "$(tools/python_env clients)/bin/python" examples/llm/submit_boto3.py --text FILE
 """
 import argparse
+import contextlib
 import io
 import tarfile
 import time
@@ -19,7 +20,8 @@ METRICS = {"train:step": r"step (\d+) loss ", "train:loss": r"step \d+ loss ([0-
 
 def upload(s3, name, text, script="train.py"):
     """The corpus and the source archive in S3; gives their URIs."""
-    s3.create_bucket(Bucket=BUCKET)
+    with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):  # outside us-east-1, what is there is an error
+        s3.create_bucket(Bucket=BUCKET)
     s3.upload_file(text, BUCKET, f"{name}/corpus/{Path(text).name}")
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:

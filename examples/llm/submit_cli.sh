@@ -14,7 +14,7 @@ archive=$(mktemp --suffix .tar.gz)
 trap 'rm -f "$archive"' EXIT
 tar -C "$here" -czf "$archive" train.py
 
-aws s3 mb "s3://$bucket"
+aws s3api head-bucket --bucket "$bucket" >/dev/null 2>&1 || aws s3 mb "s3://$bucket"
 aws s3 cp --no-progress "$text" "s3://$bucket/$job/corpus/"
 aws s3 cp --no-progress "$archive" "s3://$bucket/$job/source/sourcedir.tar.gz"
 aws sagemaker create-training-job \
