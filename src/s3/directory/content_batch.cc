@@ -84,7 +84,9 @@ ContentBatch::~ContentBatch() {
       ::unlinkat(folder_.get(), id.c_str(), 0);
     }
   }
-  ::unlink(marker_.c_str());
+  if (!left_) {
+    ::unlink(marker_.c_str());
+  }
 }
 
 Result<void> ContentBatch::sync() const {

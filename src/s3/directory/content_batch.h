@@ -23,7 +23,7 @@
 
 namespace trainyard::s3 {
 
-// Unless keep() is called it leaves nothing behind. One thread.
+// Unless keep() or leave() is called it leaves nothing behind. One thread.
 class ContentBatch {
  public:
   // `files` is borrowed for life. The batch's own name is durable when this returns.
@@ -48,6 +48,8 @@ class ContentBatch {
 
   // The index names them now, durably; sync() came before.
   void keep() { kept_ = true; }
+  // The index may name them: nobody knows. They stay until the next start has looked.
+  void leave() { kept_ = left_ = true; }
 
  private:
   ContentBatch(const ContentFiles& files, std::string name);
@@ -64,6 +66,7 @@ class ContentBatch {
   std::vector<std::string> ids_;
   bool can_reflink_ = true;
   bool kept_ = false;
+  bool left_ = false;  // with its marker
 };
 
 // Whether a name in incoming/ is that of a batch, and which contents it stands for.

@@ -52,9 +52,15 @@ Result<AdoptedFiles> DirectoryStore::adopt_files(const std::string& bucket, cons
     return adopted;
   }
   YARD_TRY(batch->sync());
-  YARD_TRY(const Contents dropped, state_->index->put_objects(bucket, rows));
+  const auto dropped = state_->index->put_objects(bucket, rows);
+  if (!dropped) {
+    if (may_stand_after_a_crash(dropped.error())) {
+      batch->leave();
+    }
+    return dropped.error();
+  }
   batch->keep();
-  state_->collect(dropped);
+  state_->collect(*dropped);
   return adopted;
 }
 

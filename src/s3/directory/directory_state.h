@@ -54,9 +54,14 @@ struct DirectoryStore::State {
   static constexpr std::size_t kCollectedWithEach = 8;
 };
 
-// What the index has answered about a draft. An answer that the disk failed may be wrong after a
-// crash: a change whose sync failed can stand there whole. So its content stays, for the next start
-// to judge.
+// Whether the index names, after a crash, what it has refused with this error: a change whose sync
+// the disk has failed can stand there whole.
+inline bool may_stand_after_a_crash(const Error& error) {
+  return error.code == Code::kUnavailable;
+}
+
+// What the index has answered about a draft. Where it may be wrong after a crash the content stays,
+// for the next start to judge.
 Result<Contents> told(Draft& draft, Result<Contents> answer);
 
 }  // namespace trainyard::s3

@@ -197,7 +197,7 @@ Result<std::shared_ptr<const OpenObject>> DirectoryStore::State::open(const std:
 }
 
 Result<Contents> told(Draft& draft, Result<Contents> answer) {
-  if (!answer && answer.error().code == Code::kUnavailable) {
+  if (!answer && may_stand_after_a_crash(answer.error())) {
     draft.leave();
   }
   return answer;

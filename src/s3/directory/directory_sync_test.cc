@@ -220,22 +220,41 @@ LocalFile file_to_adopt(const Path& path) {
   return file;
 }
 
+// As the object "k".
+Result<AdoptedFiles> adopt_file(DirectoryStore& store, const Path& path) {
+  return store.adopt_files("bucket", [&path, given = false]() mutable {
+    return std::exchange(given, true) ? std::nullopt : std::optional(file_to_adopt(path));
+  });
+}
+
 // The kernel tells a descriptor of errors since it was opened: one of the store's root, opened at
 // the end, would hear of none.
 TEST_F(DirectorySync, AnImportIsSyncedByWhatWasOpenBeforeItsFirstByte) {
   const Path file = folder.path() / "file";
   ASSERT_TRUE(write_file(file, "x"));
-  const auto import_file = [&] {
-    return store->adopt_files("bucket", [&, given = false]() mutable {
-      return std::exchange(given, true) ? std::nullopt : std::optional(file_to_adopt(file));
-    });
-  };
   listen([&](const std::string& path) { return Path(path).parent_path() != root() / "data"; });
-  EXPECT_FALSE(import_file());
+  EXPECT_FALSE(adopt_file(*store, file));
   listen({});
   EXPECT_FALSE(store->head("bucket", "k"));
   EXPECT_EQ(content_files(), 0u);
-  EXPECT_TRUE(import_file());
+  EXPECT_TRUE(adopt_file(*store, file));
+}
+
+TEST_F(DirectorySync, AnImportWhoseSyncFailedIsWholeOrNotThereAfterACrash) {
+  const Path file = folder.path() / "file";
+  ASSERT_TRUE(write_file(file, "x"));
+  ASSERT_TRUE(put_text(*store, "bucket", "k", "old"));
+  listen([](const std::string& path) { return !path.ends_with("-wal"); });
+  EXPECT_FALSE(adopt_file(*store, file));
+  end_process();
+  listen({});
+  const std::string found = get_text(**open_after(), "bucket", "k").value_or("?");
+  EXPECT_TRUE(found == "old" || found == "x") << found;
+  // Without a crash nothing has happened, and what was left goes with the next start.
+  EXPECT_EQ(get_text(*store, "bucket", "k").value_or("?"), "old");
+  ASSERT_TRUE(put_text(*store, "bucket", "k", "new"));
+  reopen();
+  EXPECT_EQ(content_files(), 1u);
 }
 
 TEST(DiskError, SaysNothingAboutTheClientsRights) {
