@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "s3/checksum.h"
 #include "s3/directory/directory_store.h"
+#include "s3/directory/upload_expiry.h"
 #include "sql/connection.h"
 #include "testing/s3_support.h"
 
@@ -75,6 +76,23 @@ TEST_F(DirectoryUploads, ExpireWhenNothingIsHeardOfThem) {
   EXPECT_EQ(store->expire_uploads(clock.now() + std::chrono::hours(1)).value_or(9), 1u);
   EXPECT_EQ(store->list_parts("bucket", "k", silent).error().subject, "upload");
   EXPECT_EQ(content_files(), 0u);
+}
+
+TEST_F(DirectoryUploads, AreNoOlderWhenTheWallClockIsSetForward) {
+  part(begin(), 1, "x");
+  ExpiryBound bound(std::chrono::hours(7 * 24));
+  const WallTime now = clock.now();
+  const SteadyTime steady = clock.steady_now();
+  const auto expired = [&](int wall_hours, int steady_hours) {
+    return store
+        ->expire_uploads(bound.look(now + std::chrono::hours(wall_hours),
+                                    steady + std::chrono::hours(steady_hours)))
+        .value_or(9);
+  };
+  EXPECT_EQ(expired(0, 0), 0u);
+  EXPECT_EQ(expired(8 * 24 + 1, 1), 0u);
+  EXPECT_EQ(expired(15 * 24 - 1, 7 * 24 - 1), 0u);
+  EXPECT_EQ(expired(15 * 24 + 2, 7 * 24 + 2), 1u);
 }
 
 TEST_F(DirectoryUploads, OfOnePartNeedsNoCopy) {

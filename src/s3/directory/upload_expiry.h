@@ -4,13 +4,41 @@
 // within its lifetime. What a backup has kept on the disk goes with the same look.
 #pragma once
 
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "s3/directory/directory_store.h"
 
 namespace trainyard::s3 {
+
+// Since when an upload must have been silent. Uploads bear the time of the wall clock. Where that
+// is set forward (a machine that starts days behind asks for the time), those that are under way
+// look older than they are: so the step is taken off their age until the lifetime has passed by the
+// steady clock. The sleep of a machine looks the same, and does not count either.
+class ExpiryBound {
+ public:
+  explicit ExpiryBound(Duration lifetime) : lifetime_(lifetime) {}
+
+  // The bound as both clocks are now. Steps since the call before are noticed.
+  WallTime look(WallTime now, SteadyTime steady);
+
+ private:
+  struct Look {
+    WallTime now;
+    SteadyTime steady;
+  };
+  struct Step {
+    SteadyTime seen;
+    Duration forward;
+  };
+
+  const Duration lifetime_;
+  std::optional<Look> last_;
+  std::vector<Step> steps_;  // that uploads within their lifetime may have seen
+};
 
 class UploadExpiry {
  public:
