@@ -12,6 +12,8 @@ namespace trainyard::s3 {
 namespace {
 
 constexpr char kTokenMark = '\0';
+// How long a store may copy an object, or put its parts together, without a word.
+constexpr std::chrono::minutes kWholeObject{10};
 
 std::string copy_source(const std::string& bucket, const std::string& key) {
   return "/" + bucket + "/" + uri_encode(key, true);
@@ -111,7 +113,7 @@ Result<ListPage> S3Client::list(const std::string& bucket, const ListQuery& quer
 Result<ObjectInfo> S3Client::copy(const std::string& from_bucket, const std::string& from_key,
                                   const std::string& bucket, const std::string& key,
                                   const std::optional<PutOptions>& replace) {
-  S3Call call{.method = "PUT", .bucket = bucket, .key = key};
+  S3Call call{.method = "PUT", .bucket = bucket, .key = key, .patience = kWholeObject};
   call.headers.set("x-amz-copy-source", copy_source(from_bucket, from_key));
   if (replace) {
     call.headers.set("x-amz-metadata-directive", "REPLACE");
@@ -167,7 +169,8 @@ Result<ObjectInfo> S3Client::complete_upload(const std::string& bucket, const st
               .bucket = bucket,
               .key = key,
               .query = {{"uploadId", upload_id}},
-              .body = body};
+              .body = body,
+              .patience = kWholeObject};
   auto response = state_->sender.send(call);
   if (!response && response.error().subject != "upload") {
     return std::move(response).error();

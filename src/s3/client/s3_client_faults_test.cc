@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "s3/client/s3_client.h"
+#include "testing/no_threads.h"
 #include "testing/s3_support.h"
 #include "testing/scripted_server.h"
 
@@ -63,6 +64,57 @@ void answer_head(http::Exchange& exchange, std::size_t size, const std::string& 
 std::string crc_of(const std::string& text) {
   return to_base64(hash_of(HashKind::kCrc32c, text));
 }
+
+// Holds one object and answers on the thread that asks.
+class NearStore final : public http::Client {
+ public:
+  Result<http::Response> send(const http::ClientRequest& request) override {
+    http::Response response;
+    response.headers.set("ETag", "\"0123456789abcdef0123456789abcdef\"");
+    response.headers.set("Content-Length", std::to_string(text.size()));
+    if (request.method == "POST") {
+      last_patience = request.stall_timeout;
+      response.body = request.url.ends_with("?uploads=")
+                          ? "<InitiateMultipartUploadResult><UploadId>u1</UploadId>"
+                            "</InitiateMultipartUploadResult>"
+                          : "<CompleteMultipartUploadResult><ETag>\"e-3\"</ETag>"
+                            "</CompleteMultipartUploadResult>";
+    } else if (request.method == "PUT") {
+      YARD_TRY(take_part(request));
+    } else if (request.method == "GET") {
+      YARD_TRY(give_range(request, response));
+    }
+    return response;
+  }
+
+  std::string text;
+  std::chrono::milliseconds last_patience{0};  // of a POST
+
+ private:
+  Result<void> take_part(const http::ClientRequest& request) {
+    std::string part(request.upload_length, '\0');
+    for (std::size_t at = 0; at < part.size();) {
+      YARD_TRY(const std::size_t got,
+               request.upload(std::as_writable_bytes(std::span(part)).subspan(at)));
+      at += got;
+    }
+    text += part;
+    return {};
+  }
+
+  Result<void> give_range(const http::ClientRequest& request, http::Response& response) const {
+    const std::string range(request.headers.get("Range"));
+    unsigned long first = 0;
+    unsigned long last = 0;
+    EXPECT_EQ(std::sscanf(range.c_str(), "bytes=%lu-%lu", &first, &last), 2) << range;
+    last = std::min<unsigned long>(last, text.size() - 1);
+    response.status = 206;
+    response.headers.set("Content-Range", "bytes " + std::to_string(first) + "-" +
+                                              std::to_string(last) + "/" +
+                                              std::to_string(text.size()));
+    return request.download(std::as_bytes(std::span(text)).subspan(first, last - first + 1));
+  }
+};
 
 bool is_skewed(const Asked& asked) {
   const auto date = parse_basic_iso8601(asked.request.headers.get("x-amz-date"));
@@ -316,6 +368,27 @@ TEST_F(S3ClientFaults, SendsOnePartAgainNotTheWholeUpload) {
   EXPECT_EQ(asked.size(), 7u);
   const Asked& completion = asked[5];
   EXPECT_THAT(completion.body, HasSubstr("<PartNumber>3</PartNumber>"));
+}
+
+TEST_F(S3ClientFaults, SendsAndReadsInOneThreadWhereTheMachineHasNoOther) {
+  NearStore near;
+  options.endpoint = "http://store";
+  const auto one = S3Client::make(options, near, clock, random).value();
+  const std::string text = long_text(150'000);  // three parts, two chunks
+  const NoThreads exhausted;
+  const auto put = put_text(*one, "bucket", "k", text);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(near.text, text);
+  EXPECT_EQ(get_text(*one, "bucket", "k").value_or("?"), text);
+}
+
+// A store may put a hundred GB together before it says a word.
+TEST_F(S3ClientFaults, WaitsLongerWhereTheStoreCopiesAWholeObject) {
+  NearStore near;
+  options.endpoint = "http://store";
+  const auto one = S3Client::make(options, near, clock, random).value();
+  ASSERT_TRUE(put_text(*one, "bucket", "k", long_text(150'000)));
+  EXPECT_EQ(near.last_patience, std::chrono::minutes(10));
 }
 
 TEST_F(S3ClientFaults, StopEndsTheWaitBetweenAttempts) {

@@ -3,6 +3,7 @@
 // first answer fixes the ETag; every later request carries it as If-Match.
 #include <algorithm>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "base/encoding.h"
@@ -106,8 +107,10 @@ Result<Chunk> fetch(const Source& from, ByteRange range, const std::string& etag
   return Error{Code::kCorrupt, "'" + from.key + "' as the store sends it " + complaint, "key"};
 }
 
-// A chunk on its way while the one before is read.
+// A chunk on its way while the one before is read. Without a thread it is fetched when it is
+// needed.
 struct Prefetch {
+  ByteRange range;
   Result<Chunk> result{Error{Code::kInternal, "not fetched"}};
   std::jthread thread;
 };
@@ -153,7 +156,11 @@ class ChunkReader final : public ObjectReader {
     if (prefetch_ == nullptr) {
       return finish();
     }
-    prefetch_->thread.join();
+    if (prefetch_->thread.joinable()) {
+      prefetch_->thread.join();
+    } else {
+      prefetch_->result = fetch(from_, prefetch_->range, info_.etag, {});
+    }
     Result<Chunk> result = std::move(prefetch_->result);
     prefetch_.reset();
     if (!result) {
@@ -183,12 +190,16 @@ class ChunkReader final : public ObjectReader {
       return;
     }
     const std::uint64_t size = from_.sender.options().chunk_size;
-    const ByteRange range{.first = next_, .last = std::min(next_ + size, end_) - 1};
     prefetch_ = std::make_unique<Prefetch>();
-    prefetch_->thread = start_thread(
-        "s3-chunk", [this, range, result = &prefetch_->result](const std::stop_token& stop) {
-          *result = fetch(from_, range, info_.etag, stop);
-        });
+    prefetch_->range = {.first = next_, .last = std::min(next_ + size, end_) - 1};
+    try {
+      prefetch_->thread =
+          start_thread("s3-chunk", [this, into = prefetch_.get()](const std::stop_token& stop) {
+            into->result = fetch(from_, into->range, info_.etag, stop);
+          });
+    } catch (const std::system_error&) {
+      prefetch_->thread = {};  // the machine is out of threads
+    }
   }
 
   Source from_;

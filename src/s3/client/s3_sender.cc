@@ -236,6 +236,7 @@ S3Sender::Attempt S3Sender::attempt(S3Call& call, bool refresh) {
       .url = scheme_ + host + head.path + (head.query.empty() ? "" : "?" + head.query),
       .headers = std::move(head.headers),
       .download = call.download,
+      .stall_timeout = call.patience,
       .stop = stop.get_token()};
   if (!call.body.empty()) {
     request.upload = view_source(call.body);

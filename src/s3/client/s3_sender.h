@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <stop_token>
@@ -29,7 +30,8 @@ struct S3Call {
   std::function<Result<void>(std::span<const std::byte>)> download = {};
   // Called before each attempt: a download that was cut may ask for the rest.
   std::function<void(S3Call&)> prepare = {};
-  std::stop_token stop = {};  // besides the client's own
+  std::stop_token stop = {};                   // besides the client's own
+  std::chrono::milliseconds patience{60'000};  // no byte either way for this long
 };
 
 class S3Sender {

@@ -2,6 +2,7 @@
 // S3Client::put: one PUT for a short body, parts for a long one or one of unknown length.
 #include <algorithm>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "base/encoding.h"
@@ -26,26 +27,35 @@ std::size_t part_size(std::size_t least, std::optional<std::uint64_t> length, in
   return least << ((number - 1) / kPartsPerSize);
 }
 
-// One part on its way, in a thread of its own, so that the next one is read meanwhile. It owns the
-// bytes until it is done.
+// One part on its way, in a thread of its own, so that the next one is read meanwhile; where the
+// machine has no thread to give, it is sent before the next one is read. It owns the bytes until it
+// is done.
 class PartInFlight {
  public:
   using Send = std::function<Result<PartInfo>(std::string_view bytes)>;
 
   PartInFlight(std::string bytes, Send send)
-      : bytes_(std::move(bytes)), result_(Error{Code::kInternal, "not sent"}) {
-    thread_ = start_thread("s3-part", [this, send = std::move(send)](const std::stop_token&) {
-      result_ = send(bytes_);
-    });
+      : bytes_(std::move(bytes)),
+        send_(std::move(send)),
+        result_(Error{Code::kInternal, "not sent"}) {
+    try {
+      thread_ =
+          start_thread("s3-part", [this](const std::stop_token&) { result_ = send_(bytes_); });
+    } catch (const std::system_error&) {
+      result_ = send_(bytes_);
+    }
   }
 
   Result<PartInfo> wait() {
-    thread_.join();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
     return std::move(result_);
   }
 
  private:
   std::string bytes_;
+  Send send_;
   Result<PartInfo> result_;
   std::jthread thread_;
 };
