@@ -10,6 +10,7 @@
 #include "api/timestamps.h"
 #include "base/encoding.h"
 #include "base/text.h"
+#include "formats/json.h"
 #include "formats/xml_text.h"
 
 namespace trainyard::api {
@@ -22,12 +23,19 @@ constexpr std::string_view kEc2 = "ec2";
 // Names are looked up by prefix, so what a client nests deeper than the model costs nothing.
 using Form = std::map<std::string, std::string, std::less<>>;
 
+// A form may escape any byte, and what comes out of here is JSON, which is text. Of a value that
+// cannot be decoded nothing is left.
+std::string decoded_text(std::string_view escaped) {
+  std::string text = form_decode(escaped).value_or("");
+  return is_utf8(text) ? text : to_valid_utf8(text);
+}
+
 Form parse_form(std::string_view text) {
   Form form;
   for (const std::string_view pair : split(text, '&')) {
     const std::size_t equals = std::min(pair.find('='), pair.size());
     const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
-    form.emplace(form_decode(pair.substr(0, equals)).value_or(""), form_decode(value).value_or(""));
+    form.emplace(decoded_text(pair.substr(0, equals)), decoded_text(value));
   }
   return form;
 }
@@ -157,7 +165,7 @@ std::string write_shape(const Shape& shape, const json& value) {
     case ShapeKind::kTimestamp:
       return to_iso8601(from_timestamp(value).value_or(WallTime()));
     default:
-      return xml_text(value.is_string() ? value.get<std::string>() : value.dump());
+      return xml_text(value.is_string() ? value.get<std::string>() : dump_json(value));
   }
 }
 

@@ -18,7 +18,8 @@ namespace trainyard::api {
 std::string form_value(std::string_view form, std::string_view name);
 
 // The input of an operation as JSON. A scalar that does not parse stays text, for validate() to
-// refuse by name. An operation that is not served gives an empty object.
+// refuse by name; bytes that are not UTF-8 become U+FFFD. An operation that is not served gives an
+// empty object.
 nlohmann::json read_query(std::string_view service, std::string_view operation,
                           std::string_view form);
 

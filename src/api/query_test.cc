@@ -49,6 +49,13 @@ TEST(ReadQuery, SurvivesHostileForms) {
   EXPECT_EQ(read_query("ec2", "RunInstances", "a=b"), json::object());
 }
 
+TEST(ReadQuery, GivesTextWhateverBytesAFormEscapes) {
+  EXPECT_EQ(simulate("PolicySourceArn=a%FFb&ActionNames.member.1=\xc0x&CallerArn=%E6%97%A5"),
+            (json{{"PolicySourceArn", "a\uFFFDb"},
+                  {"ActionNames", json::array({"\uFFFDx"})},
+                  {"CallerArn", "\u65e5"}}));
+}
+
 TEST(FormValue, FindsOneNameAlone) {
   EXPECT_EQ(form_value("Actions=x&Action=Get%20Role", "Action"), "Get Role");
   EXPECT_EQ(form_value("Actions=x", "Action"), "");

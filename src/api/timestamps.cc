@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "formats/json.h"
+
 namespace trainyard::api {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr double kMaxSeconds = 253'402'300'799.0;
 
 Error not_a_time(const nlohmann::json& value) {
   return {.code = Code::kInvalidArgument,
-          .message = "'" + value.dump().substr(0, 64) + "' is not a timestamp"};
+          .message = "'" + dump_json(value).substr(0, 64) + "' is not a timestamp"};
 }
 
 }  // namespace

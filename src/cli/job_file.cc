@@ -149,7 +149,7 @@ Result<Json> convert_map_value(const YAML::Node& node, const Shape& shape,
   }
   if (shape.kind == ShapeKind::kString && !node.IsScalar()) {
     YARD_TRY(const Json value, convert_untyped(node, path, 0));
-    return Json(value.dump());
+    return Json(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   return convert(node, shape, path);
 }

@@ -178,6 +178,22 @@ TEST_F(MetricOperationsTest, ReadsSeveralMetricsAtOnce) {
   EXPECT_FALSE(answer.contains("NextToken"));
 }
 
+// Names have a length, and no pattern that only text would fit.
+TEST_F(MetricOperationsTest, AnswersWhoAsksForBytesThatAreNoText) {
+  const auto ask = [&](const std::string& operation, const json& input) {
+    return call_metrics(*database_, at(3'600'000), operation, input);
+  };
+  const auto listed = ask("ListMetrics", {{"MetricName", "\xff"}});
+  ASSERT_TRUE(listed) << listed.error().message;
+  EXPECT_EQ(listed->at("Metrics"), json::array());
+  const auto read =
+      ask("GetMetricData", {{"MetricDataQueries", json::array({query("\xff", "loss", 60)})},
+                            {"StartTime", kStart},
+                            {"EndTime", kStart + 60}});
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->at("MetricDataResults").size(), 1U);
+}
+
 TEST_F(MetricOperationsTest, PagesWithoutLossOrRepetition) {
   for (const bool descending : {false, true}) {
     json input = {{"MetricDataQueries", {query("a", "loss", 10), query("b", "acc", 60)}},

@@ -8,6 +8,7 @@
 #include "api/timestamps.h"
 #include "control/metrics/metric_operations.h"
 #include "control/operations/requests.h"
+#include "formats/json.h"
 
 namespace trainyard::control {
 
@@ -68,7 +69,7 @@ std::string page_scope(std::string_view operation, const json& input) {
   json scope = input;
   scope.erase("NextToken");
   scope.erase("MaxDatapoints");
-  return std::string(operation) + " " + scope.dump();
+  return std::string(operation) + " " + dump_json(scope);
 }
 
 Result<json> page_state(const std::string& scope, const std::string& token) {

@@ -5,6 +5,7 @@
 
 #include "api/paging.h"
 #include "api/timestamps.h"
+#include "formats/json.h"
 
 namespace trainyard::control {
 namespace {
@@ -45,7 +46,7 @@ std::string scope_of(const json& input) {
     scope.erase("NextToken");
     scope.erase("MaxResults");
   }
-  return "ListTrainingJobs " + scope.dump();
+  return "ListTrainingJobs " + dump_json(scope);
 }
 
 JobQuery::SortBy sort_by(std::string_view name) {

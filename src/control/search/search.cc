@@ -12,6 +12,7 @@
 #include "control/search/property.h"
 #include "control/tables/job_table.h"
 #include "control/tables/metric_table.h"
+#include "formats/json.h"
 
 namespace trainyard::control {
 namespace {
@@ -98,7 +99,7 @@ Result<std::vector<Hit>> find_all(Database& database, const Query& query) {
 std::string scope_of(json input) {
   input.erase("NextToken");
   input.erase("MaxResults");
-  return "Search " + input.dump();
+  return "Search " + dump_json(input);
 }
 
 Result<std::size_t> start_of_page(const json& input, const Query& query,
