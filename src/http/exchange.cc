@@ -46,6 +46,12 @@ class ServerExchange final : public Exchange {
     return connection_ == nullptr ? Result<std::size_t>(ended()) : connection_->read_body(out);
   }
 
+  void limit_body_time(std::chrono::milliseconds most) override {
+    if (connection_ != nullptr) {
+      connection_->limit_body_time(most);
+    }
+  }
+
   void respond(Response response) override;
   Result<void> start(Response head, std::optional<std::uint64_t> length) override;
   Result<void> write(std::span<const std::byte> bytes) override;

@@ -5,7 +5,8 @@
 // nothing of AWS. Beast stays inside server.cc.
 //
 // Limits: heads of 64 KiB; an idle connection is closed after Options::idle_timeout, a body or an
-// answer that makes no progress after Options::io_timeout.
+// answer that makes no progress after Options::io_timeout, and a body also when all waits for it
+// make more than that and what its bytes would take at 256 a second.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,7 @@ class TlsIdentity;
 
 // One request and its answer. Every call may be made from any thread, one at a time. All calls
 // block until done; an error means that the connection is gone. An exchange that is destroyed
-// without an answer answers 500.
+// without an answer, as by a handler that throws, answers 500.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -38,6 +39,10 @@ class Exchange {
   // The next bytes of the body, 0 at its end. Sends "100 Continue" first when the client waits for
   // it.
   virtual Result<std::size_t> read_body(std::span<std::byte> out) = 0;
+  // From now on the body is waited for no longer than `most`, however its bytes trickle in: then
+  // reading gives kDeadline. For bodies that are read before anybody knows who sends them. An
+  // exchange that has no peer to wait for has no use for it.
+  virtual void limit_body_time(std::chrono::milliseconds /*most*/) {}
 
   // A whole answer. HEAD answers keep their Content-Length header and send no body.
   virtual void respond(Response response) = 0;

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <latch>
 #include <mutex>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
+#include "http/internal/connection.h"
 #include "http/test_peer.h"
 
 namespace trainyard::http {
@@ -171,6 +173,22 @@ TEST(Server, AnExchangeThatIsDroppedAnswers500) {
   EXPECT_THAT(peer.read_answer(), StartsWith("HTTP/1.1 500 "));
 }
 
+TEST(Server, AHandlerThatThrowsCostsItsOwnRequestAlone) {
+  TestServer server([](std::unique_ptr<Exchange> exchange) {
+    if (exchange->request().path == "/throws") {
+      throw std::runtime_error("of a library");
+    }
+    exchange->respond({.body = "served"});
+  });
+  RawPeer peer(server.port);
+  peer.send("GET /throws HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(peer.read_answer(), StartsWith("HTTP/1.1 500 "));
+  peer.send("POST /throws HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  EXPECT_THAT(peer.read_answer(), StartsWith("HTTP/1.1 500 "));
+  peer.send(kGet);
+  EXPECT_THAT(peer.read_answer(), testing::EndsWith("served"));
+}
+
 TEST(Server, DrainsAShortUnreadBodyAndKeepsTheConnection) {
   TestServer server([](std::unique_ptr<Exchange> exchange) { exchange->respond({}); });
   RawPeer peer(server.port);
@@ -267,6 +285,40 @@ TEST(Server, ABodyWithoutProgressFailsTheRead) {
   peer.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nabc");
   EXPECT_TRUE(peer.sees_end());
   EXPECT_TRUE(eventually([&] { return failed.load(); }));
+}
+
+TEST(Server, TricklingBytesDoNotExtendABodysTimeWhereItIsLimited) {
+  std::atomic<bool> failed = false;
+  TestServer server([&](std::unique_ptr<Exchange> exchange) {
+    exchange->limit_body_time(100ms);
+    auto body = exchange->read_all(std::size_t{1} << 30);
+    failed = !body && body.error().code == Code::kDeadline;
+  });
+  RawPeer peer(server.port);
+  peer.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n");
+  EXPECT_TRUE(eventually([&] { return !peer.send("a"); }));
+  EXPECT_TRUE(eventually([&] { return failed.load(); }));
+}
+
+// A chunk's own line brings nothing of the body.
+TEST(Server, TricklingFramesDoNotExtendABodysTime) {
+  TestServer server(echo, {.idle_timeout = 10s, .io_timeout = 100ms});
+  RawPeer peer(server.port);
+  peer.send("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;x=");
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(10ms);  // else the line becomes longer than it may be
+    return !peer.send("a");
+  }));
+}
+
+TEST(BodyPace, GrantsASlowNetworkItsTimeAndATrickleNone) {
+  const SteadyTime now = SteadyTime() + 1h;
+  EXPECT_EQ(patience_with({}, 60s, now), 60s);
+  EXPECT_EQ(patience_with({.bytes = 10, .waited = 50s}, 60s, now), 10'039ms);
+  EXPECT_LE(patience_with({.bytes = 10, .waited = 61s}, 60s, now), 0ms);
+  EXPECT_EQ(patience_with({.bytes = 1'000'000, .waited = 1h}, 60s, now), 60s);  // 278 a second
+  EXPECT_EQ(patience_with({.bytes = 1'000'000, .waited = 1h, .end = now + 7s}, 60s, now), 7s);
+  EXPECT_LE(patience_with({.end = now - 1s}, 60s, now), 0s);
 }
 
 TEST(Server, AClientThatGoesAwayFailsTheRead) {

@@ -40,7 +40,14 @@ inline bool eventually(const std::function<bool()>& condition) {
 
 class RawPeer {
  public:
-  explicit RawPeer(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `from`: the address of its own end; all of 127.0.0.0/8 are this machine's.
+  explicit RawPeer(std::uint16_t port, const std::string& from = {})
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (sockaddr_in own{}; !from.empty()) {
+      own.sin_family = AF_INET;
+      EXPECT_EQ(::inet_pton(AF_INET, from.c_str(), &own.sin_addr), 1);
+      EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+    }
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_port = htons(port);

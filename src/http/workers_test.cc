@@ -288,6 +288,35 @@ TEST(Fairness, UploadsThatCrawlLeaveTheSameClientsOtherRequestsTheirWorkers) {
   }
 }
 
+// Without client_of each address is a client: eight of them have a worker each.
+TEST(Fairness, SendersOfManyAddressesThatTrickleLoseTheirWorkers) {
+  std::atomic<int> entered = 0;
+  TestServer server(
+      [&](std::unique_ptr<Exchange> exchange) {
+        ++entered;
+        echo(std::move(exchange));
+      },
+      {.max_workers = 8, .io_timeout = 200ms});
+  std::vector<std::unique_ptr<RawPeer>> slow;
+  for (int i = 2; i < 10; ++i) {
+    slow.push_back(std::make_unique<RawPeer>(server.port, "127.0.0." + std::to_string(i)));
+    slow.back()->send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+  }
+  ASSERT_TRUE(eventually([&] { return entered == 8; }));
+  const std::jthread trickle([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      for (const auto& peer : slow) {
+        peer->send("1\r\nx\r\n");
+      }
+      std::this_thread::sleep_for(100ms);  // half of io_timeout
+    }
+  });
+  RawPeer upload(server.port);
+  upload.send(
+      "PUT /up HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+  EXPECT_THAT(upload.read_answer(), EndsWith("PUT /up hi"));
+}
+
 TEST(Overload, IsAnsweredAtOnceAndTheConnectionGoesOn) {
   Gate gate;
   TestServer server(gate.handler(), {.max_workers = 1, .max_queued = 8});

@@ -2,7 +2,6 @@
 #include "server/api_face.h"
 
 #include <algorithm>
-#include <optional>
 #include <variant>
 
 #include <fmt/format.h>
@@ -78,6 +77,17 @@ void log_if_ours(const Error& error, std::string_view service, std::string_view 
   }
 }
 
+// What the client is told of a body that could not be read; nothing when it has gone.
+std::optional<Error> fault_in_body(const Error& unread) {
+  if (unread.code == Code::kExhausted) {
+    return Error{Code::kExhausted, "the request's body is longer than 10 MiB", "body"};
+  }
+  if (unread.code == Code::kCorrupt) {
+    return Error{Code::kInvalidArgument, unread.message, "serialization"};
+  }
+  return std::nullopt;
+}
+
 // Of a service that speaks JSON and that we do not have: by the name that it was signed for, since
 // few know what an AmazonEC2ContainerRegistry_V20150921 is.
 Error not_served(const http::Request& request, const Route& route) {
@@ -143,19 +153,37 @@ std::string new_request_id(Random& random) {
 void ApiFace::handle(std::unique_ptr<http::Exchange> exchange, const Route& route) {
   const http::Request& request = exchange->request();
   const std::string request_id = new_request_id(random_);
-  const Result<std::string> body = exchange->read_all(kMaxApiBody);
-  http::Response response;
-  if (body) {
-    response = answer(request, route, *body, request_id);
-  } else if (body.error().code == Code::kExhausted) {
-    const Error too_long{Code::kExhausted, "the request's body is longer than 10 MiB", "body"};
-    response = Refusal{request, route, request_id}.with(
-        api::to_wire(too_long, route.service, route.operation));
-  } else {
-    return;  // the client has gone
+  const auto respond = [&](http::Response response) {
+    response.headers.set("x-amzn-RequestId", request_id);
+    exchange->respond(std::move(response));
+  };
+  const Refusal refusal{request, route, request_id};
+  if (const auto refused = refuse_unread(*exchange)) {
+    return respond(refusal.with(name_of(refused->failure), refused->message));
   }
-  response.headers.set("x-amzn-RequestId", request_id);
-  exchange->respond(std::move(response));
+  exchange->limit_body_time(kMostBodyTime);
+  const Result<std::string> body = exchange->read_all(kMaxApiBody);
+  if (body) {
+    respond(answer(request, route, *body, request_id));
+  } else if (const auto fault = fault_in_body(body.error())) {
+    respond(refusal.with(api::to_wire(*fault, route.service, route.operation)));
+  }
+}
+
+// Nobody waits for a long body that cannot help its sender: all that is looked at before the
+// signature itself says the same whatever the body is. A short one is here already.
+std::optional<http::AuthError> ApiFace::refuse_unread(const http::Exchange& exchange) {
+  constexpr std::uint64_t kShort = std::uint64_t{64} << 10;
+  if (exchange.body_length().value_or(kMaxApiBody) <= kShort) {
+    return std::nullopt;
+  }
+  auto verified =
+      http::verify(exchange.request(), sha256_hex(""), key_lookup(control_), clock_.now());
+  auto* const failed = std::get_if<http::AuthError>(&verified);
+  if (failed == nullptr || failed->failure == http::AuthFailure::kMismatch) {
+    return std::nullopt;
+  }
+  return std::move(*failed);
 }
 
 http::Response ApiFace::answer(const http::Request& request, const Route& route,

@@ -5,7 +5,9 @@
 // clients parse. The router hands requests over; S3 and the instance protocol are not here.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,8 +20,10 @@
 
 namespace trainyard::server {
 
-// Bodies are read before their signature can be checked, so this bounds what a stranger may send.
+// Bodies are read before their signature can be checked, so this bounds what a stranger may send,
+// and how long he may take, here and where instances report.
 inline constexpr std::size_t kMaxApiBody = std::size_t{10} << 20;
+inline constexpr std::chrono::seconds kMostBodyTime{60};
 
 // The tag of listeners on the gateways of jobs' networks.
 inline constexpr std::string_view kGatewayTag = "gateway";
@@ -41,6 +45,7 @@ class ApiFace {
   void handle(std::unique_ptr<http::Exchange> exchange, const Route& route);
 
  private:
+  std::optional<http::AuthError> refuse_unread(const http::Exchange& exchange);
   http::Response answer(const http::Request& request, const Route& route, const std::string& body,
                         const std::string& request_id);
   struct Asked {

@@ -124,6 +124,38 @@ TEST_F(ApiFaceTest, RefusesABodyOverTenMebibytes) {
   EXPECT_EQ(answer.response.status, 413);
 }
 
+TEST_F(ApiFaceTest, ReadsNoLongBodyOfWhomItDoesNotKnow) {
+  const std::string body(100'000, ' ');
+  http::Request unknown = json_request("SageMaker.AddTags");
+  http::sign(unknown, sha256_hex(body), {.access_key_id = "AKIDUNKNOWN", .secret_access_key = "s"},
+             {.region = "us-east-1", .service = "sagemaker"}, clock_.now());
+  const Answer refused = send(std::move(unknown), body);
+  EXPECT_EQ(error_of(refused), "UnrecognizedClientException");
+  EXPECT_EQ(refused.most_read, 0U);
+  const Answer missing = send(json_request("SageMaker.AddTags"), body);
+  EXPECT_EQ(error_of(missing), "MissingAuthenticationTokenException");
+  EXPECT_EQ(missing.most_read, 0U);
+}
+
+TEST_F(ApiFaceTest, WaitsAMinuteForTheBodyOfWhomItMayKnow) {
+  const std::string body = "{" + std::string(100'000, ' ') + "}";
+  const Answer answer = send_signed(json_request("SageMaker.AddTags"), body, "sagemaker");
+  EXPECT_EQ(answer.response.status, 200);
+  EXPECT_EQ(answer.body_time, kMostBodyTime);
+}
+
+TEST_F(ApiFaceTest, CallsABrokenChunkedBodyASerializationError) {
+  http::Request request = json_request("SageMaker.AddTags");
+  sign_as(request, "{}", "sagemaker", clock_.now());
+  const auto answer = std::make_shared<Answer>();
+  const Route route = classify(request);
+  face_.handle(std::make_unique<FakeExchange>(std::move(request), "{}", answer,
+                                              Error{Code::kCorrupt, "chunked body: bad chunk"}),
+               route);
+  EXPECT_EQ(answer->response.status, 400);
+  EXPECT_EQ(error_of(*answer), "SerializationException");
+}
+
 TEST_F(ApiFaceTest, DoesNotKnowTheTargetOfAServiceThatItLacks) {
   const Answer answer = send_signed(json_request("DynamoDB_20120810.ListTables"), "{}", "dynamodb");
   EXPECT_EQ(error_of(answer), "UnknownOperationException");

@@ -33,17 +33,16 @@ std::string_view claimed_key(const http::Request& request) {
 
 }  // namespace
 
-std::string client_of(const http::Request& request,
-                      const std::function<bool(std::string_view)>& is_known_key) {
-  std::string client(address_of(request.peer));
+std::string client_of(const http::Request& request, const Known& known) {
+  constexpr const char* kStrangers = "strangers";  // no address
+  const std::string address(address_of(request.peer));
+  if (const std::string_view key = claimed_key(request); !key.empty() && known.key(key)) {
+    return address + " " + std::string(key);
+  }
   if (request.path.starts_with("/yard/")) {
-    return client.append(" yard");
+    return (known.instance(request) ? address : kStrangers) + " yard";
   }
-  const std::string_view key = claimed_key(request);
-  if (!key.empty() && is_known_key(key)) {
-    client.append(" ").append(key);
-  }
-  return client;
+  return kStrangers;
 }
 
 }  // namespace trainyard::server

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
+#include "server/api_face.h"
 #include "wire/messages.h"
 
 namespace trainyard::server {
@@ -144,6 +145,14 @@ Result<Body> skim_body(http::Exchange& exchange) {
 
 }  // namespace
 
+bool names_known_instance(control::Control& control, const http::Request& request) {
+  std::string token = bearer_token(request).value_or("");
+  if (const auto claim = wire::claim_from_header(request.headers.get("Authorization"))) {
+    token = control.instance_token(claim->id);
+  }
+  return !token.empty() && control.knows({.token = std::move(token)}).has_value();
+}
+
 // Before its proof was looked at, which covers the body.
 Result<InstanceFace::Asker> InstanceFace::asker_of(const http::Request& request, int version) {
   if (version == wire::kBearerVersion) {
@@ -222,6 +231,7 @@ void InstanceFace::handle(std::unique_ptr<http::Exchange> exchange, const Route&
     return refuse(wanted.error());  // nothing of the body decides about it
   }
   const bool is_report = request.method == "POST" && route.operation == "reports";
+  exchange->limit_body_time(kMostBodyTime);
   const Result<Body> body = is_report && !wanted
                                 ? skim_body(*exchange)
                                 : keep_body(*exchange, is_report ? kMaxReports : kMaxOther);

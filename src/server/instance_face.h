@@ -17,6 +17,9 @@
 
 namespace trainyard::server {
 
+// Whether a request says that it is from an instance that `control` knows. That is no proof.
+bool names_known_instance(control::Control& control, const http::Request& request);
+
 class InstanceFace {
  public:
   // `control` is borrowed and must have given all its answers when this is destroyed.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "server/api_face.h"
 #include "server/testing/fakes.h"
 
 namespace trainyard::server {
@@ -187,6 +188,7 @@ TEST_F(InstanceFaceTest, KeepsNothingOfReportsThatAreNotWanted) {
   EXPECT_EQ(of_no_run->response.status, 401);
   EXPECT_TRUE(proves_itself(*of_no_run, claim));
   EXPECT_LE(of_no_run->most_read, kPiece);
+  EXPECT_EQ(of_no_run->body_time, kMostBodyTime);
   learn_the_run();
   claim = prove(request, body);
   EXPECT_GT(give(request, body)->most_read, kPiece);

@@ -13,6 +13,7 @@
 #include "formats/json.h"
 #include "s3/directory/directory_store.h"
 #include "server/client_of.h"
+#include "server/instance_face.h"
 #include "server/overload.h"
 #include "server/serving.h"
 
@@ -122,11 +123,16 @@ Result<void> Service::open(const EngineFactory& make_engine, Clock& clock, Rando
 // What an overloaded server says, and to whom a request counts, may be asked before control exists.
 http::ServerOptions Service::http_options(Random& random) {
   http::ServerOptions options{.max_workers = config_.workers, .max_queued = config_.queue};
-  options.client_of = [this](const http::Request& request) {
-    return client_of(request, [this](std::string_view key) {
-      return ready_.load() != nullptr && control_->find_key(key).has_value();
-    });
-  };
+  const Known known{.key =
+                        [this](std::string_view key) {
+                          return ready_.load() != nullptr && control_->find_key(key).has_value();
+                        },
+                    .instance =
+                        [this](const http::Request& request) {
+                          return ready_.load() != nullptr &&
+                                 names_known_instance(*control_, request);
+                        }};
+  options.client_of = [known](const http::Request& request) { return client_of(request, known); };
   options.overloaded = [&random](std::unique_ptr<http::Exchange> exchange) {
     exchange->respond(overload_response(exchange->request(), new_request_id(random)));
   };

@@ -17,7 +17,19 @@ Error bad_request(std::string message) {
   return Error{Code::kInvalidArgument, std::move(message), "request"};
 }
 
+// Who reads the wire calls it corrupt; to the store that word says that its disk has failed.
+Error fault_of_client(Error error) {
+  return error.code == Code::kCorrupt
+             ? Error{Code::kInvalidArgument, std::move(error.message), "chunk"}
+             : error;
+}
+
 }  // namespace
+
+Result<std::size_t> read_wire(http::Exchange& exchange, std::span<std::byte> out) {
+  Result<std::size_t> got = exchange.read_body(out);
+  return got ? got : Result<std::size_t>(fault_of_client(std::move(got).error()));
+}
 
 std::string without_aws_chunked(std::string_view content_encoding) {
   std::vector<std::string> kept;
@@ -107,13 +119,13 @@ s3::ByteSource Body::source() {
 }
 
 Result<std::size_t> Body::read(std::span<std::byte> out) {
-  return decoder_ == nullptr ? call_.exchange.read_body(out) : read_chunked(out);
+  return decoder_ == nullptr ? read_wire(call_.exchange, out) : read_chunked(out);
 }
 
 Result<std::size_t> Body::read_chunked(std::span<std::byte> out) {
   while (!decoder_->is_done()) {
     if (begin_ == end_) {
-      YARD_TRY(end_, call_.exchange.read_body(wire_));
+      YARD_TRY(end_, read_wire(call_.exchange, wire_));
       begin_ = 0;
       if (end_ == 0) {
         return Error{Code::kInvalidArgument, "the body ends before its last chunk", "chunk"};
@@ -122,11 +134,7 @@ Result<std::size_t> Body::read_chunked(std::span<std::byte> out) {
     const auto wire = std::span<const std::byte>(wire_).subspan(begin_, end_ - begin_);
     auto step = decoder_->decode(wire, out);
     if (!step) {
-      Error error = std::move(step).error();
-      if (error.code == Code::kCorrupt) {
-        error = {Code::kInvalidArgument, std::move(error.message), "chunk"};
-      }
-      return error;
+      return fault_of_client(std::move(step).error());
     }
     begin_ += step->consumed;
     if (step->produced > 0) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@
 #include "store/call.h"
 
 namespace trainyard::store {
+
+// The next bytes of a request's body, not decoded from aws-chunked. Chunks of HTTP that are broken
+// are the client's fault: kInvalidArgument, subject "chunk".
+Result<std::size_t> read_wire(http::Exchange& exchange, std::span<std::byte> out);
 
 class Body {
  public:

@@ -10,6 +10,7 @@
 #include "s3/checksum.h"
 #include "s3/object_headers.h"
 #include "s3/xml.h"
+#include "store/body.h"
 #include "store/form_data.h"
 #include "store/handlers.h"
 #include "store/post_policy.h"
@@ -249,7 +250,7 @@ Result<PostAnswer> post_object(http::Exchange& exchange, const Target& target,
   YARD_TRY(require_bucket(request, target));
   YARD_TRY(FormReader reader, FormReader::open(request.headers.get("Content-Type"),
                                                [&exchange](std::span<std::byte> out) {
-                                                 return exchange.read_body(out);
+                                                 return read_wire(exchange, out);
                                                }));
   YARD_TRY(Form form, reader.read_fields(call.clock));
   YARD_TRY(require_fields(form));

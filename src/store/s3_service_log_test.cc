@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
+#include "http/test_peer.h"
 #include "testing/s3_server.h"
 
 namespace trainyard::store {
@@ -13,6 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // The store writes a body in pieces of this size.
 constexpr std::size_t kStored = std::size_t{256} << 10;
@@ -54,6 +56,23 @@ TEST_F(S3ServiceLog, HasALineForAnObjectThatIsBroken) {
   }
   EXPECT_EQ(outcome(send("GET", "/bucket/k", "")), "500 InternalError");
   EXPECT_THAT(log(), HasSubstr("s3: GET /bucket/k: the content file of 'k' is missing"));
+}
+
+TEST_F(S3ServiceLog, HasNoLineForABodyWhoseChunksAreBroken) {
+  http::Request head{.method = "PUT", .path = "/bucket/k"};
+  head.headers.set("Host", host());
+  http::sign(head, http::kUnsignedPayload, {kKey, kSecret},
+             {.region = "us-east-1", .service = "s3"}, clock.now());
+  std::string wire = "PUT /bucket/k HTTP/1.1\r\nTransfer-Encoding: chunked\r\n";
+  for (const auto& [name, value] : head.headers.fields()) {
+    wire += name + ": " + value + "\r\n";
+  }
+  http::RawPeer peer(port);
+  peer.send(wire + "\r\nzz\r\n");
+  const std::string answer = peer.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(answer, HasSubstr("<Code>IncompleteBody</Code>"));
+  EXPECT_THAT(log(), Not(HasSubstr("s3: PUT")));
 }
 
 TEST_F(S3ServiceLog, HasNoLineForAClientThatHangsUp) {

@@ -143,6 +143,21 @@ def test_json_may_neither_be_deep_nor_endless(server):
     assert is_well(server)
 
 
+def test_a_form_of_bytes_that_are_no_text_is_answered(server):
+    query = "MetricDataQueries.member.1."
+    forms = ["Action=ListMetrics&MetricName=%FF", "Action=ListMetrics&Dimensions.member.1.Name=%C3%28&%FF=%FF",
+             f"Action=GetMetricData&StartTime=2026-11-29T00:00:00Z&EndTime=2026-11-29T01:00:00Z&{query}Id=%FF&{query}Label=%FE%FF&"
+             f"{query}MetricStat.Metric.Namespace=%FF&{query}MetricStat.Metric.MetricName=%ED%A0%80&"
+             f"{query}MetricStat.Period=60&{query}MetricStat.Stat=Sum"]
+    for form in forms:
+        body = f"{form}&Version=2010-08-01".encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        status, answer = send(server, "POST", "/", signed(server, "POST", "/", body, headers, "monitoring"), body)
+        assert status in (200, 400), (form, status, answer)
+        answer.decode()
+        assert is_well(server)
+
+
 # --- Request smuggling ---
 
 HEALTH = b"GET /yard/health HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "base/log.h"
 #include "http/internal/exchange.h"
 
 namespace trainyard::http {
@@ -28,6 +30,8 @@ constexpr Duration kStopPatience{1'000};
 constexpr Duration kGlance{250};
 // A handshake is a few kilobytes each way.
 constexpr Duration kHandshakeTime{10'000};
+// Of a body, in bytes a second: an upload that shares the slowest line with others still has more.
+constexpr std::uint64_t kLeastRate = 256;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 Error gone() {
@@ -40,7 +44,25 @@ std::string text_of(const boost::asio::ip::tcp::endpoint& peer) {
   return out.str();
 }
 
+// Handlers throw nothing. What a library throws through one costs its own exchange, which is
+// dropped on the way and so answered, and not the process.
+void run_handler(const Handler& handler, std::unique_ptr<Exchange> exchange) {
+  const std::string what = exchange->request().method + " " + exchange->request().path;
+  try {
+    handler(std::move(exchange));
+  } catch (const std::exception& thrown) {
+    log_error("http: " + what + ": its handler threw: " + thrown.what());
+  }
+}
+
 }  // namespace
+
+Duration patience_with(const BodyPace& pace, Duration io_timeout, SteadyTime now) {
+  const Duration earned(static_cast<Duration::rep>(pace.bytes * 1'000 / kLeastRate));
+  const Duration in_all = io_timeout + earned - std::chrono::duration_cast<Duration>(pace.waited);
+  const Duration most = std::min(io_timeout, in_all);
+  return pace.end ? std::min(most, std::chrono::duration_cast<Duration>(*pace.end - now)) : most;
+}
 
 Connection::Connection(std::shared_ptr<Core> core, TcpSocket socket,
                        std::unique_ptr<Transport> transport, Origin origin)
@@ -264,6 +286,7 @@ void Connection::hand_over() {
     return close();  // unanswered, and not begun: the peer may ask again
   }
   step_ = Step::kExchange;
+  pace_ = {};
   deadline_ = std::numeric_limits<std::int64_t>::max();
   Request request = reader_->take_request();
   if (peer_.empty()) {
@@ -276,7 +299,9 @@ void Connection::hand_over() {
   auto exchange = std::make_shared<std::unique_ptr<Exchange>>(
       make_exchange(shared_from_this(), std::move(request)));
   // The task is copyable and its exchange is not, hence the pointer to the owner.
-  FairQueue::Task task = [core = core_, exchange] { core->handler(std::move(*exchange)); };
+  FairQueue::Task task = [core = core_, exchange] {
+    run_handler(core->handler, std::move(*exchange));
+  };
   // Copies: once it is answered the connection may serve the next request, or be gone.
   if (const auto core = core_; !is_transfer && core->run_here(std::string(client_), task)) {
     return;
@@ -362,10 +387,10 @@ bool Connection::is_ready(Io need, Duration within) const {
   return ::poll(&waiting, 1, static_cast<int>(within.count())) != 0;
 }
 
-Result<void> Connection::block_for(Io need) {
+Result<void> Connection::block_for(Io need, Duration most) {
   const SteadyTime start = core_->clock.steady_now();
-  for (Duration waited{0}; waited < core_->options.io_timeout;) {
-    if (is_ready(need, std::min(kGlance, core_->options.io_timeout - waited))) {
+  for (Duration waited{0}; waited < most;) {
+    if (is_ready(need, std::min(kGlance, most - waited))) {
       return {};
     }
     waited = std::chrono::duration_cast<Duration>(core_->clock.steady_now() - start);
@@ -374,7 +399,18 @@ Result<void> Connection::block_for(Io need) {
     }
   }
   abort();
-  return Error{Code::kDeadline, "the peer made no progress"};
+  return Error{Code::kDeadline, "the peer made no progress, or too little"};
+}
+
+Result<void> Connection::block_for_body(Io need) {
+  const SteadyTime start = core_->clock.steady_now();
+  Result<void> ready = block_for(need, patience_with(pace_, core_->options.io_timeout, start));
+  pace_.waited += core_->clock.steady_now() - start;
+  return ready;
+}
+
+void Connection::limit_body_time(Duration most) {
+  pace_.end = core_->clock.steady_now() + most;
 }
 
 Result<std::size_t> Connection::read_body(std::span<std::byte> out) {
@@ -390,12 +426,13 @@ Result<std::size_t> Connection::read_body(std::span<std::byte> out) {
   while (true) {
     YARD_TRY(const IoStep step, try_body(out));
     if (step.io == Io::kDone) {
+      pace_.bytes += step.count;
       return step.count;
     }
     if (step.io == Io::kClosed) {
       return gone();
     }
-    YARD_TRY(block_for(step.io));
+    YARD_TRY(block_for_body(step.io));
   }
 }
 
@@ -407,7 +444,7 @@ Result<void> Connection::send(std::string_view head, std::span<const std::byte> 
       return gone();
     }
     if (step.io != Io::kDone) {
-      YARD_TRY(block_for(step.io));
+      YARD_TRY(block_for(step.io, core_->options.io_timeout));
     }
     const std::size_t of_head = std::min(step.count, head.size());
     head.remove_prefix(of_head);

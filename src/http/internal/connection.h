@@ -34,6 +34,17 @@ namespace trainyard::http {
 using TcpSocket =
     boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
 
+// How a body comes that an exchange reads.
+struct BodyPace {
+  std::uint64_t bytes = 0;             // that have come
+  SteadyTime::duration waited{0};      // for its peer
+  std::optional<SteadyTime> end = {};  // all of it has to be here then
+};
+// How much longer the peer may be waited for: `io_timeout` for one step, and in all no more than
+// that and what its bytes take at a rate which any network has. Else one byte now and then would
+// keep a worker for as long as its sender likes.
+Duration patience_with(const BodyPace& pace, Duration io_timeout, SteadyTime now);
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct Origin {
@@ -61,6 +72,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // For the exchange that owns it; these block.
   const Framing& framing() const { return framing_; }
   Result<std::size_t> read_body(std::span<std::byte> out);
+  void limit_body_time(Duration most);
   Result<void> send(std::string_view head, std::span<const std::byte> body);
   // `head`, then that part of a file. kCorrupt when the file is shorter. When `is_last`, what a
   // slow peer does not take at once is left for after finish(), so that it holds no thread.
@@ -105,7 +117,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Result<IoStep> try_body(std::span<std::byte> out);
   // Also after an error, which the next step will tell.
   bool is_ready(Io need, Duration within) const;
-  Result<void> block_for(Io need);
+  // Ends the connection after `most`.
+  Result<void> block_for(Io need, Duration most);
+  Result<void> block_for_body(Io need);
   bool is_body_done() const;
   void set_deadline(Duration from_now);
 
@@ -123,7 +137,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Framing framing_;
   std::uint64_t body_left_ = 0;  // of a body with a length
   bool owes_continue_ = false;   // the client waits for "100 Continue"
-  std::string out_;              // an answer that the kernel has not taken yet
+  BodyPace pace_;
+  std::string out_;  // an answer that the kernel has not taken yet
   std::size_t out_sent_ = 0;
   Fd rest_file_;  // ours, of an answer whose end is still to be sent from a file
   FilePart rest_;

@@ -47,7 +47,7 @@ Result<void> Connection::send_file(std::string_view head, FilePart part, bool is
       continue;
     }
     if (!is_last) {
-      YARD_TRY(block_for(step.io));
+      YARD_TRY(block_for(step.io, core_->options.io_timeout));
       continue;
     }
     const bool is_quick = is_ready(step.io, kGlance);
@@ -60,7 +60,7 @@ Result<void> Connection::send_file(std::string_view head, FilePart part, bool is
       rest_ = part;
       return {};
     }
-    YARD_TRY(block_for(step.io));  // no descriptor is left
+    YARD_TRY(block_for(step.io, core_->options.io_timeout));  // no descriptor is left
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -39,7 +40,8 @@ class FixedClock final : public Clock {
 struct Answer {
   bool given = false;
   http::Response response;
-  std::size_t most_read = 0;  // the largest piece of the body that was asked for
+  std::size_t most_read = 0;               // the largest piece of the body that was asked for
+  std::chrono::milliseconds body_time{0};  // for which the body may be waited
 
   nlohmann::json json() const { return nlohmann::json::parse(response.body, nullptr, false); }
   std::string header(std::string_view name) const {
@@ -49,18 +51,27 @@ struct Answer {
 
 class FakeExchange final : public http::Exchange {
  public:
-  FakeExchange(http::Request request, std::string body, std::shared_ptr<Answer> answer)
-      : request_(std::move(request)), body_(std::move(body)), answer_(std::move(answer)) {}
+  // `broken`: what reading the body gives instead.
+  FakeExchange(http::Request request, std::string body, std::shared_ptr<Answer> answer,
+               std::optional<Error> broken = {})
+      : request_(std::move(request)),
+        body_(std::move(body)),
+        answer_(std::move(answer)),
+        broken_(std::move(broken)) {}
 
   const http::Request& request() const override { return request_; }
   std::optional<std::uint64_t> body_length() const override { return body_.size(); }
   Result<std::size_t> read_body(std::span<std::byte> out) override {
     answer_->most_read = std::max(answer_->most_read, out.size());
+    if (broken_) {
+      return *broken_;
+    }
     const std::size_t count = std::min(out.size(), body_.size() - read_);
     std::memcpy(out.data(), body_.data() + read_, count);
     read_ += count;
     return count;
   }
+  void limit_body_time(std::chrono::milliseconds most) override { answer_->body_time = most; }
   void respond(http::Response response) override {
     answer_->response = std::move(response);
     answer_->given = true;
@@ -84,6 +95,7 @@ class FakeExchange final : public http::Exchange {
   std::string body_;
   std::size_t read_ = 0;
   std::shared_ptr<Answer> answer_;
+  std::optional<Error> broken_;
 };
 
 // Knows one key, one instance of version 1 (token "good") and the one whose token's id is
