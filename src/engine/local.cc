@@ -106,7 +106,7 @@ Result<void> LocalEngine::adopt() {
 }
 
 Result<void> LocalEngine::adopt_gang(Gang gang) {
-  YARD_TRY(find_instances(gang));
+  find_instances(gang);
   const GangId id = gang.record.id;
   Result<void> result;
   if (gang.instances.empty()) {
@@ -127,14 +127,17 @@ Result<void> LocalEngine::adopt_gang(Gang gang) {
     gangs_.emplace(id, std::move(gang));
   }
   for (auto& [host, instance] : instances) {
-    YARD_TRY(add(id, host, std::move(instance)));
+    if (auto added = add(id, host, std::move(instance)); !added) {
+      result = std::move(added);  // the others are known all the same
+    }
   }
   return result;
 }
 
 // A crash may have come between the start of a process and its record. Its command line names its
 // scratch directory, so it is found all the same; else it never came to be, and counts as ended.
-Result<void> LocalEngine::find_instances(Gang& gang) const {
+// Where its record cannot be written, the next start finds it so again.
+void LocalEngine::find_instances(Gang& gang) const {
   const GangId& id = gang.record.id;
   const bool same_boot = gang.record.boot == boot_;
   for (InstanceRecord& record : records_.instances(id)) {
@@ -142,7 +145,9 @@ Result<void> LocalEngine::find_instances(Gang& gang) const {
       const auto found = sandbox::find_session_leaders(records_.scratch(id, record.host).string());
       if (!found.empty()) {
         record.process = found.front();
-        YARD_TRY(records_.write(id, record));
+        if (const auto written = records_.write(id, record); !written) {
+          log_error(written.error().in(fmt::format("recording {}", record.host)).message);
+        }
       }
     }
     Fd pidfd;
@@ -153,7 +158,6 @@ Result<void> LocalEngine::find_instances(Gang& gang) const {
         record.host,
         Instance{.process = record.process, .pidfd = std::move(pidfd), .epoch = record.epoch});
   }
-  return {};
 }
 
 std::optional<Result<GangNetwork>> LocalEngine::prepared(const GangRequest& request) {

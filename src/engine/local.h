@@ -124,7 +124,7 @@ class LocalEngine final : public control::Engine {
         groups_(options_.limits, sandbox::find_hierarchies()) {}
 
   Result<void> adopt_gang(Gang gang);
-  Result<void> find_instances(Gang& gang) const;
+  void find_instances(Gang& gang) const;
   Result<sandbox::NetworkPlan> make_network(const control::GangRequest& request,
                                             GangRecord& record) const;
   Result<Gang> prepare_namespaces(const control::GangRequest& request);
