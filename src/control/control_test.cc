@@ -393,7 +393,9 @@ TEST(ControlRestart, KeepsWaitingJobsWaiting) {
 TEST(ControlRestart, EndsGangsThatBelongToNoJob) {
   Harness harness;
   harness.close();
-  ASSERT_TRUE(harness.engine().start({.job = "ghost", .epoch = 3}, {{"algo-1", "token"}}));
+  const GangId ghost{.job = "ghost", .epoch = 3};
+  ASSERT_TRUE(harness.engine().prepare({.id = ghost}));
+  ASSERT_TRUE(harness.engine().start(ghost, {{"algo-1", "token"}}));
   harness.open();
   EXPECT_TRUE(eventually([&] { return harness.engine().running("ghost") == 0; }));
 }

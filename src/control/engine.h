@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -47,13 +48,17 @@ struct RunningInstance {
   int epoch = 1;  // as it was started
 };
 
+// Subject of the kNotFound of a start() for a gang that the engine does not know.
+inline constexpr std::string_view kGangSubject = "gang";
+
 class Engine {
  public:
   virtual ~Engine() = default;
   virtual Result<GangNetwork> prepare(const GangRequest& request) = 0;
   // Idempotent by (job, epoch, host): what runs of that epoch is left alone, an older incarnation
   // of a host is killed whole and replaced, hosts that are not named go on. On an error none of the
-  // named hosts runs that this call would have started.
+  // named hosts runs that this call would have started. kNotFound with subject kGangSubject: the
+  // gang was not prepared, or what was known of it is gone, as after a restore of the home.
   virtual Result<void> start(const GangId& id, const std::vector<InstanceStart>& instances) = 0;
   virtual Result<std::vector<RunningInstance>> list() = 0;
   // Kills what still runs, undoes the network, removes scratch. Idempotent.

@@ -290,5 +290,21 @@ TEST_F(Recovery, StartsWithNewTokensWhatARestartFindsMissing) {
   EXPECT_EQ(harness_.attempts("demo"), 2u);
 }
 
+// As after a restore: the backup has the jobs, but no gang of theirs.
+TEST_F(Recovery, PreparesAnotherGangWhenTheEngineKnowsNone) {
+  harness_.close();
+  harness_.engine().forget_all();
+  const std::string before = first_->token();
+  harness_.open();
+  first_ = std::make_unique<Speaker>(harness_, "demo", "algo-1", before);
+  replace_the_second(3);
+  first_->begin_epoch(3);
+  EXPECT_EQ(harness_.secondary("demo"), "Starting");
+  EXPECT_EQ(harness_.engine().prepared(), 2);
+  EXPECT_EQ(harness_.attempts("demo"), 2u);
+  train({first_.get(), second_.get()});
+  run_to_the_end();
+}
+
 }  // namespace
 }  // namespace trainyard::control

@@ -61,7 +61,8 @@ Result<LocalEngine::Launch> LocalEngine::plan_launch(const GangId& id,
   const MutexLock lock(mutex_);
   const auto found = gangs_.find(id);
   if (found == gangs_.end()) {
-    return Error{Code::kNotFound, fmt::format("gang {} was not prepared", name_of(id))};
+    return Error{Code::kNotFound, fmt::format("gang {} was not prepared", name_of(id)),
+                 std::string(control::kGangSubject)};
   }
   const Gang& gang = found->second;
   Launch launch{.record = gang.record,
@@ -231,22 +232,21 @@ Result<Child> LocalEngine::spawn_supervisor(const GangRecord& record,
 }
 
 // Into the table first and then watched, so that even the end of an instance that dies at once is
-// told.
+// told, and one that cannot be watched is known and can be ended.
 Result<void> LocalEngine::add(const GangId& id, const std::string& host, Instance instance) {
+  const sandbox::ProcessId process = instance.process;
   Fd watched;
-  if (instance.pidfd.is_open()) {
-    watched = Fd(fcntl(instance.pidfd.get(), F_DUPFD_CLOEXEC, 0));
+  {
+    const MutexLock lock(mutex_);
+    Instance& known = gangs_.at(id).instances[host];
+    known = std::move(instance);
+    if (!known.pidfd.is_open()) {
+      return {};
+    }
+    watched = Fd(fcntl(known.pidfd.get(), F_DUPFD_CLOEXEC, 0));
     if (!watched.is_open()) {
       return errno_error("watching an instance", errno);
     }
-  }
-  const sandbox::ProcessId process = instance.process;
-  {
-    const MutexLock lock(mutex_);
-    gangs_.at(id).instances.insert_or_assign(host, std::move(instance));
-  }
-  if (!watched.is_open()) {
-    return {};
   }
   return exits_->add(std::move(watched), [this, id, host, process] { ended(id, host, process); });
 }

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/text.h"
@@ -61,6 +62,15 @@ struct FakeServer {
   std::uint16_t next_port = 40001;
 };
 
+// The limit under which so many more files can be open.
+rlim_t files_with(int more) {
+  int limit = 0;
+  for (; more > 0; ++limit) {
+    more -= fcntl(limit, F_GETFD) < 0 ? 1 : 0;
+  }
+  return static_cast<rlim_t>(limit);
+}
+
 class LocalEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -103,6 +113,15 @@ class LocalEngineTest : public ::testing::Test {
     ASSERT_TRUE(engine) << engine.error().message;
     engine_ = *std::move(engine);
     engine_->on_exit([this](const RunningInstance& instance) { exits_.push(instance); });
+  }
+
+  void adopt_limited(decltype(RLIMIT_NOFILE) what, rlim_t most) {
+    rlimit before = {};
+    getrlimit(what, &before);
+    const rlimit low{.rlim_cur = most, .rlim_max = before.rlim_max};
+    setrlimit(what, &low);
+    EXPECT_TRUE(engine_->adopt());
+    setrlimit(what, &before);
   }
 
   control::GangNetwork prepare(int instances) {
@@ -449,6 +468,29 @@ TEST_F(LocalEngineTest, FindsAnInstanceWhosePidWasNeverRecorded) {
   EXPECT_EQ(pid_of("algo-1"), pid);
 }
 
+// The disk is full by then.
+TEST_F(LocalEngineTest, TakesOverAnInstanceWhosePidCannotBeRecorded) {
+  run_gang(1);
+  ASSERT_TRUE(Records(run_directory()).write(kGang, {.host = "algo-1", .process = {}}));
+  restart();
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  adopt_limited(RLIMIT_FSIZE, 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(Records(run_directory()).instances(kGang).at(0).process.pid, 0);
+  EXPECT_THAT(alive(), ElementsAre("algo-1"));
+  ASSERT_TRUE(engine_->release(kGang));
+  expect_nothing_left();
+}
+
+TEST_F(LocalEngineTest, TakesOverInstancesThatItCannotWatch) {
+  run_gang(2);
+  restart();
+  adopt_limited(RLIMIT_NOFILE, files_with(3));  // enough to find both and to watch one
+  EXPECT_THAT(alive(), ElementsAre("algo-1", "algo-2"));
+  ASSERT_TRUE(engine_->release(kGang));
+  expect_nothing_left();
+}
+
 TEST_F(LocalEngineTest, StartsAnInstanceOfWhichOnlyTheIntentWasRecorded) {
   run_gang(1);
   ASSERT_TRUE(Records(run_directory()).write(kGang, {.host = "algo-2", .process = {}}));
@@ -532,7 +574,10 @@ TEST_F(LocalEngineTest, RunsGangsSideBySideUnderLongNames) {
 
 TEST_F(LocalEngineTest, RefusesNamesThatItDoesNotKnow) {
   EXPECT_FALSE(engine_->prepare({.id = {.job = "../x", .epoch = 1}}));
-  EXPECT_FALSE(engine_->start(kGang, {{.host = "algo-1", .token = "t"}})) << "not prepared";
+  const auto unknown = engine_->start(kGang, {{.host = "algo-1", .token = "t"}});
+  ASSERT_FALSE(unknown) << "not prepared";
+  EXPECT_EQ(unknown.error().code, Code::kNotFound);
+  EXPECT_EQ(unknown.error().subject, control::kGangSubject);
   prepare(1);
   for (const char* host : {"algo-0", "algo-2", "algo-", "node-1", "algo-1/.."}) {
     EXPECT_FALSE(engine_->start(kGang, {{.host = host, .token = "t"}})) << host;

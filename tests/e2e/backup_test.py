@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from conftest import BINARY, ROLE, Server
+from conftest import BINARY, ROLE, Server, jobs_on, wait_for
 
 
 @pytest.fixture
@@ -98,6 +98,31 @@ def test_a_backup_under_writes_has_all_that_was_acknowledged_before(server, tmp_
             assert sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "k", "Value": name}]
     finally:
         assert again.stop() == 0
+
+
+@pytest.mark.root
+def test_a_job_that_ran_begins_another_attempt_after_a_restore(tmp_path):
+    (tmp_path / "home").mkdir()
+    with jobs_on(tmp_path / "home") as jobs:
+        name = jobs.new_name("restored")
+        request = jobs.request(name)
+        request["AlgorithmSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", "sleep 600"]
+        jobs.sagemaker.create_training_job(**request)
+        wait_for(lambda: jobs.describe(name)["SecondaryStatus"] == "Training", 30, "training")
+        code, _, err = trainyard("backup", tmp_path / "b", "--home", jobs.server.home)
+        assert code == 0, err
+    code, _, err = trainyard("restore", tmp_path / "b", "--home", tmp_path / "again")
+    assert code == 0, err
+    again = Server(tmp_path / "again")
+    again.listen, jobs.server = jobs.server.listen, again  # so that the clients go on
+    again.start()
+    try:
+        wait_for(lambda: len(jobs.attempts(name)) == 2 and jobs.describe(name)["SecondaryStatus"] == "Training",
+                 30, "training in the second attempt")
+    finally:
+        jobs.stop_all()
+        assert again.stop() == 0
+    assert not (tmp_path / "again/run" / name).exists()
 
 
 def test_a_killed_backup_leaves_nothing_that_looks_whole(server, tmp_path):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A platform fault and what follows. The healthy instances keep their place and their tokens: the
 // user's programs on them end, the epoch moves, the lost ones are started anew, and the job goes
-// through Starting again. A gang that never started is given back whole and waits for its turn.
+// through Starting again. A gang that never started, or that the engine does not know any more, is
+// given back whole and waits for its turn.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -147,6 +148,12 @@ bool is_refused(const Situation& in, const Error& error) {
          (error.code == Code::kInvalidArgument || error.code == Code::kDenied);
 }
 
+// The home was restored from a backup, which holds no gangs, or the gang's record is lost.
+bool is_gang_unknown(const Situation& in, const Error& error) {
+  return in.job.stage == Stage::kRelaunching && error.code == Code::kNotFound &&
+         error.subject == kGangSubject;
+}
+
 std::string launch_reason(const Situation& in, const Error& error) {
   const bool is_clients = is_refused(in, error) && error.code == Code::kInvalidArgument;
   return is_clients ? reason_of(error) : launch_reason_of(error);
@@ -200,6 +207,9 @@ Actions while_recovering(const Situation& in) {
 Actions after_launch_error(const Situation& in, const Error& error) {
   if (in.job.outcome) {  // stopped meanwhile
     return release();
+  }
+  if (is_gang_unknown(in, error)) {  // the same attempt goes on with a gang of its own
+    return {Enter{.stage = Stage::kRegrouping}, ReleaseGang{}};
   }
   const bool replaces = in.job.stage == Stage::kRelaunching && !in.job.to_start.empty();
   const std::string host = replaces ? in.job.to_start.front() : std::string();

@@ -368,6 +368,34 @@ TEST(DecideLaunchError, OfAReplacementIsTheNextFault) {
   EXPECT_EQ(lost.job.epoch, 3);
 }
 
+// As after a restore. It is no fault of the attempt, which was begun for the loss.
+TEST(DecideLaunchError, OfAGangThatTheEngineDoesNotKnowLeadsToANewGang) {
+  Lost lost;
+  lost.facts.instances[0].supervisor_ended = true;
+  lost.settle_at();
+  ASSERT_EQ(lost.job.stage, Stage::kRelaunching);
+  lost.facts.call = Error{
+      .code = Code::kNotFound, .message = "not prepared", .subject = std::string(kGangSubject)};
+  EXPECT_EQ(decided(lost.job, lost.facts, kNow), (Lines{"Enter Regrouping", "ReleaseGang"}));
+  lost.settle_at();
+  lost.facts.call = Result<void>();
+  settle(lost.job, lost.facts, kNow, {.granted = true});
+  EXPECT_EQ(lost.job.stage, Stage::kPreparing);
+  EXPECT_EQ(lost.job.gang_epoch, 3);
+  ASSERT_EQ(lost.job.attempts.size(), 2u);
+  EXPECT_EQ(lost.job.attempts[1].epoch, 3);
+}
+
+TEST(DecideLaunchError, OfAFileThatIsMissingIsAFaultLikeAnyOther) {
+  Lost lost;
+  lost.facts.instances[0].supervisor_ended = true;
+  lost.settle_at();
+  lost.facts.call = Error{.code = Code::kNotFound, .message = "no program"};
+  lost.settle_at();
+  EXPECT_EQ(lost.job.stage, Stage::kRecovering);
+  EXPECT_THAT(lost.job.transitions.back().message, HasSubstr("no program; attempt 3 of 3"));
+}
+
 TEST(DecideLaunchError, EndsAJobThatWasStoppedMeanwhile) {
   Lost lost;
   lost.settle_at();

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ class FakeEngine final : public Engine {
   Result<GangNetwork> prepare(const GangRequest& request) override {
     const std::scoped_lock lock(mutex_);
     ++prepared_;
+    gangs_.insert(request.id);
     GangNetwork network{.addresses = {}, .interface = "eth0", .server = "http://10.77.1.1:8321"};
     for (int i = 0; i < request.instances; ++i) {
       network.addresses.push_back("10.77.1." + std::to_string(i + 11));
@@ -31,6 +33,11 @@ class FakeEngine final : public Engine {
 
   Result<void> start(const GangId& id, const std::vector<InstanceStart>& instances) override {
     const std::scoped_lock lock(mutex_);
+    if (!gangs_.contains(id)) {
+      return Error{.code = Code::kNotFound,
+                   .message = "the gang was not prepared",
+                   .subject = std::string(kGangSubject)};
+    }
     if (failing_starts_ > 0) {
       --failing_starts_;
       return start_error_;
@@ -65,6 +72,7 @@ class FakeEngine final : public Engine {
       return Error{.code = Code::kDeadline, .message = "the network is locked"};
     }
     released_.push_back(id);
+    gangs_.erase(id);
     std::erase_if(running_, [&](const RunningInstance& instance) { return instance.id == id; });
     return {};
   }
@@ -117,6 +125,12 @@ class FakeEngine final : public Engine {
     dead.alive = false;
     return dead;
   }
+  // As that of another machine: it has never heard of any gang.
+  void forget_all() {
+    const std::scoped_lock lock(mutex_);
+    gangs_.clear();
+    running_.clear();
+  }
   std::string token(const std::string& job, const std::string& host) {
     const std::scoped_lock lock(mutex_);
     const auto found = tokens_.find({job, host});
@@ -140,6 +154,7 @@ class FakeEngine final : public Engine {
  private:
   std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::string> tokens_;
+  std::set<GangId> gangs_;
   std::vector<RunningInstance> running_;
   std::vector<GangId> released_;
   Error start_error_;
