@@ -164,17 +164,21 @@ Reconciler::Active* Reconciler::find(const std::string& name) {
   return found == jobs_.end() ? nullptr : &found->second;
 }
 
-// A stop may overtake the news of the creation.
-Reconciler::Active* Reconciler::load(const std::string& name) {
+// Null for a job that is not unfinished. A stop may overtake the news of the creation. Nobody tells
+// of a new job twice: one that cannot be read now is read again at the next tick.
+Result<Reconciler::Active*> Reconciler::load(const std::string& name) {
   if (Active* active = find(name)) {
     return active;
   }
   auto job =
       around_.database.read([&](Connection& connection) { return find_job(connection, name); });
   if (!job) {
-    log_error(fmt::format("loading job {}: {}", name, job.error().message));
-    return nullptr;
+    if (unread_.insert(name).second) {
+      log_error(fmt::format("reading job {}: {}; trying again", name, job.error().message));
+    }
+    return std::move(job).error();
   }
+  unread_.erase(name);
   std::optional<Job> stored = std::move(*job);
   if (!stored || stored->stage == Stage::kDone) {
     return nullptr;
@@ -183,13 +187,21 @@ Reconciler::Active* Reconciler::load(const std::string& name) {
 }
 
 void Reconciler::on(const JobCreated& event) {
-  if (load(event.name) != nullptr) {
+  if (const auto active = load(event.name); active && *active != nullptr) {
     touched_.insert(event.name);
   }
 }
 
 void Reconciler::on(const StopAsked& event) {
-  Active* active = load(event.name);
+  const Result<Active*> loaded = load(event.name);
+  if (!loaded) {
+    event.answer->set_value(Error{
+        .code = Code::kUnavailable,
+        .message =
+            fmt::format("the job cannot be read now: {}; try again", loaded.error().message)});
+    return;
+  }
+  Active* active = *loaded;
   if (active == nullptr) {
     event.answer->set_value(no_unfinished_job());
     return;
@@ -288,8 +300,8 @@ void Reconciler::on(const SupervisorEnded& event) {
 
 void Reconciler::on(const CallDone& event) {
   Active* active = find(event.job);
-  const bool is_current =
-      active != nullptr && active->job.epoch == event.epoch && active->job.stage == event.stage;
+  const bool is_current = active != nullptr && active->job.sequence == event.sequence &&
+                          active->job.epoch == event.epoch && active->job.stage == event.stage;
   if (!is_current) {
     return;
   }
@@ -304,7 +316,27 @@ void Reconciler::on(const CallDone& event) {
   touched_.insert(event.job);
 }
 
+// What they say is told when it is stored: until then a slow disk would make them look silent.
+void Reconciler::hear_those_stored() {
+  const Now at = now();
+  for (const InstanceKey& key : around_.sessions.storing()) {
+    Active* active = find(key.job);
+    if (active == nullptr || active->job.epoch != key.epoch) {
+      continue;
+    }
+    for (InstanceFacts& instance : active->facts.instances) {
+      if (instance.host == key.host) {
+        instance.last_report = {instance.last_report.value_or(at).wall, at.steady};
+      }
+    }
+  }
+}
+
 void Reconciler::on(const Tick&) {
+  hear_those_stored();
+  for (const std::string& name : std::set(unread_)) {
+    on(JobCreated{.name = name});
+  }
   for (const auto& [name, active] : jobs_) {
     touched_.insert(name);
   }

@@ -67,6 +67,7 @@ struct SupervisorEnded {
 // The call of a stage has come back.
 struct CallDone {
   std::string job;
+  std::int64_t sequence;  // another job may have its name by now
   int epoch;
   Stage stage;
   Result<void> result;
@@ -125,7 +126,8 @@ class Reconciler {
   void on(const CallDone& event);
   void on(const Tick& event);
   Active* find(const std::string& name);
-  Active* load(const std::string& name);
+  Result<Active*> load(const std::string& name);
+  void hear_those_stored();
 
   void reconcile();
   void plan_turns();
@@ -160,6 +162,7 @@ class Reconciler {
   Surroundings around_;
   std::shared_ptr<EventQueue> events_;
   std::map<std::string, Active> jobs_;
+  std::set<std::string> unread_;                // new jobs that could not be read yet
   std::set<std::string> touched_;               // to be decided about
   std::set<std::string> dirty_;                 // to be stored
   std::map<std::string, CapacityView> turns_;   // of those that wait for capacity

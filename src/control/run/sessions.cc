@@ -129,6 +129,17 @@ std::int64_t Sessions::taken_commands(const InstanceKey& key) {
   return found == sessions_.end() ? 0 : found->second.taken;
 }
 
+std::vector<InstanceKey> Sessions::storing() {
+  std::vector<InstanceKey> keys;
+  const MutexLock lock(mutex_);
+  for (const auto& [hash, session] : sessions_) {
+    if (session.is_storing) {
+      keys.push_back(session.key);
+    }
+  }
+  return keys;
+}
+
 void Sessions::answer_polls() {
   std::vector<std::pair<Answer, Result<json>>> ready;
   {

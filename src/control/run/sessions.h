@@ -62,6 +62,8 @@ class Sessions {
   void send(const InstanceKey& key, std::vector<wire::Command> commands);
   // The number up to which the instance has asked for later ones, as far as this server knows.
   std::int64_t taken_commands(const InstanceKey& key);
+  // Whose reports are on their way to the disk: they speak, however long it takes.
+  std::vector<InstanceKey> storing();
   // Answers polls whose time is over. Called a few times a second.
   void expire();
   // Answers all polls (kUnavailable) and all later calls; used once, before destruction.
