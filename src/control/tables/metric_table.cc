@@ -11,6 +11,7 @@ namespace {
 constexpr Duration kMinute{60'000};
 constexpr std::int64_t kPiecesOfAPage = 64;
 constexpr std::int64_t kPiecesOfADelete = 1'000;
+constexpr std::int64_t kMinutesOfADelete = 10'000;  // a row of them is small
 
 std::int64_t millis(WallTime time) {
   return time.time_since_epoch().count();
@@ -136,6 +137,15 @@ Result<void> add_to_series(Connection& connection, Series series,
   return add_minutes(connection, series.id, points);
 }
 
+Result<bool> delete_some_minutes(Connection& connection, const std::string& job) {
+  YARD_TRY(Statement statement,
+           connection.prepare("DELETE FROM metric_minute WHERE (series, start) IN (SELECT series, "
+                              "start FROM metric_minute JOIN metric_series ON metric_series.id = "
+                              "metric_minute.series WHERE job = :job LIMIT :limit)"));
+  YARD_TRY(statement.bind_text("job", job).bind("limit", kMinutesOfADelete).run());
+  return connection.changes() > 0;
+}
+
 }  // namespace
 
 Result<void> add_points(Connection& connection, const std::string& job,
@@ -174,7 +184,7 @@ Result<bool> delete_some_points(Connection& connection, const std::string& job) 
                               "metric_points JOIN metric_series ON metric_series.id = "
                               "metric_points.series WHERE job = :job LIMIT :limit)"));
   YARD_TRY(statement.bind_text("job", job).bind("limit", kPiecesOfADelete).run());
-  return connection.changes() > 0;
+  return connection.changes() > 0 ? Result<bool>(true) : delete_some_minutes(connection, job);
 }
 
 Result<std::vector<Series>> list_series(Connection& connection, const SeriesQuery& query) {

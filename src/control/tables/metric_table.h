@@ -31,8 +31,8 @@ Result<std::vector<Series>> series_of(Connection& connection, const std::string&
 Result<std::optional<Series>> find_series(Connection& connection, const std::string& job,
                                           const std::string& metric);
 
-// Takes a part of a job's points away; false when none is left. Before a job is deleted, so that
-// millions of points do not keep everyone else from writing for long.
+// Takes a part of a job's points, or of its minutes, away; false when none is left. Before a job is
+// deleted, so that millions of them do not keep everyone else from writing for long.
 Result<bool> delete_some_points(Connection& connection, const std::string& job);
 
 struct SeriesQuery {

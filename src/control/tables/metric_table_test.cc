@@ -44,6 +44,13 @@ class MetricTableTest : public testing::Test {
     return *database_->read(
         [&](Connection& connection) { return minutes_of(connection, id, range); });
   }
+  std::int64_t count(const std::string& table) {
+    return *database_->read([&](Connection& connection) -> Result<std::int64_t> {
+      YARD_TRY(Statement statement, connection.prepare("SELECT COUNT(*) FROM " + table));
+      YARD_TRY(statement.step());
+      return statement.integer(0);
+    });
+  }
   // All points of a range and how many pages they took.
   std::pair<std::vector<double>, int> values(const TimeRange& range) {
     const std::int64_t id = series("demo").at(0).id;
@@ -157,13 +164,7 @@ TEST_F(MetricTableTest, GoesWithTheJob) {
   EXPECT_THAT(series("demo"), IsEmpty());
   EXPECT_EQ(series("other").size(), 1U);
   for (const char* table : {"metric_points", "metric_minute"}) {
-    const auto left = database_->read([&](Connection& connection) -> Result<std::int64_t> {
-      YARD_TRY(Statement statement,
-               connection.prepare(std::string("SELECT COUNT(*) FROM ") + table));
-      YARD_TRY(statement.step());
-      return statement.integer(0);
-    });
-    EXPECT_EQ(*left, 1) << table;
+    EXPECT_EQ(count(table), 1) << table;
   }
 }
 
@@ -182,8 +183,11 @@ TEST_F(MetricTableTest, TakesPointsAwayPartByPart) {
   EXPECT_TRUE(more());
   EXPECT_EQ(values({at(0), at(100'000'000)}).first.size(), 200U);
   EXPECT_TRUE(more());
+  EXPECT_EQ(count("metric_minute"), 1'201);
+  EXPECT_TRUE(more());
   EXPECT_FALSE(more());
-  EXPECT_EQ(series("other").size(), 1U);
+  EXPECT_EQ(count("metric_points"), 1);  // that of the other
+  EXPECT_EQ(count("metric_minute"), 1);
 }
 
 TEST_F(MetricTableTest, RefusesPointsOfAJobThatIsGone) {
