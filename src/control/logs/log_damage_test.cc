@@ -2,11 +2,14 @@
 // A small segment that is cut off, or changed, at each of its bytes. The lines before it stay,
 // those behind it are found again, what is lost is named, and nothing comes twice or in another
 // order.
+#include <atomic>
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "control/logs/log_store.h"
 #include "control/logs/log_stream.h"
 
 namespace trainyard::control {
@@ -172,6 +175,43 @@ TEST(LogDurability, WhatWasWrittenBeforeAStartIsSyncedBeforeItIsShown) {
   EXPECT_FALSE(again->is_dirty());
 }
 
+// To look through many streams costs the disk nothing for those in which nobody has written.
+TEST(LogDurability, WhatWasOnlyOpenedIsClosedWithoutASync) {
+  static std::atomic<int> syncs;
+  const TempDir folder = *TempDir::make("log-sync-");
+  SystemClock clock;
+  const LogStoreOptions options{.max_open = 4, .stream = {.sync_file = [](int fd) {
+                                                 ++syncs;
+                                                 return ::fdatasync(fd);
+                                               }}};
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e"};
+  {
+    const auto store = *LogStore::open(folder.path() / "logs", clock);
+    for (const std::string& name : names) {
+      ASSERT_TRUE(store->append("group", name, std::vector{LogEvent{.at = at(1), .text = name}}));
+    }
+  }
+  const auto store = *LogStore::open(folder.path() / "logs", clock, options);
+  for (const std::string& name : names) {
+    EXPECT_EQ(store->summary("group", name)->events, 1u);
+  }
+  EXPECT_EQ(syncs, 0);
+  EXPECT_EQ(store->read("group", "a", {})->events.size(), 1u);
+  EXPECT_EQ(syncs, 1) << "what is shown is on the disk";
+}
+
+TEST(LogDurability, WhatWasWrittenIsSyncedBeforeItIsClosed) {
+  const TempDir folder = *TempDir::make("log-sync-");
+  const auto stream = *LogStream::open(folder.path() / "stream", at(5));
+  EXPECT_TRUE(stream->needs_sync_to_close()) << "it is new";
+  ASSERT_TRUE(stream->sync());
+  EXPECT_FALSE(stream->needs_sync_to_close());
+  const auto again = *LogStream::open(folder.path() / "stream", at(5));
+  EXPECT_FALSE(again->needs_sync_to_close());
+  ASSERT_TRUE(again->append(std::vector{LogEvent{.at = at(1), .text = "a"}}, at(2)));
+  EXPECT_TRUE(again->needs_sync_to_close());
+}
+
 // As the kernel tells an error of a disk: to the one who asks first, and to nobody after that.
 class LogOnAFailingDisk : public testing::Test {
  protected:
@@ -210,6 +250,17 @@ TEST_F(LogOnAFailingDisk, NobodyIsToldThatAllIsWellAfterAnError) {
   ASSERT_FALSE(acknowledged);  // and so does who asks next
   EXPECT_THAT(acknowledged.error().message, HasSubstr("cannot sync the log"));
   EXPECT_TRUE(stream_->is_dirty());
+}
+
+// Opened again, it would be told that all is well.
+TEST_F(LogOnAFailingDisk, WhatCouldNotBeSyncedIsNotClosed) {
+  ASSERT_TRUE(append("a"));
+  stream_ = *LogStream::open(folder_.path() / "stream", at(5), {.sync_file = &sync_file});
+  EXPECT_FALSE(stream_->needs_sync_to_close());
+  errors = 1;
+  ASSERT_FALSE(stream_->read({}));
+  EXPECT_TRUE(stream_->needs_sync_to_close());
+  EXPECT_FALSE(stream_->sync());
 }
 
 TEST_F(LogOnAFailingDisk, WhatIsSentAgainGoesToAnotherSegment) {

@@ -152,7 +152,7 @@ class Merge {
         }
         if (sources_.size() >= kMergedStreams) {
           more_streams_ = true;
-          continue;
+          break;  // none behind it is the token's: those are the first of the names
         }
       }
       sources_.push_back({.name = name, .position = is_known ? reached->second : 0});

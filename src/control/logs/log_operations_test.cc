@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/logs/log_operations.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -48,6 +51,16 @@ class LogOperationsTest : public testing::Test {
     auto answer = call_logs(*logs_, operation, input);
     EXPECT_FALSE(answer.has_value());
     return answer ? Error{} : answer.error();
+  }
+
+  // Of the store, in this process.
+  std::ptrdiff_t open_files() const {
+    return std::count_if(std::filesystem::directory_iterator("/proc/self/fd"), {},
+                         [this](const auto& fd) {
+                           std::error_code gone;
+                           return std::filesystem::read_symlink(fd, gone).string().starts_with(
+                               directory_->path().string());
+                         });
   }
 
   Result<TempDir> directory_ = TempDir::make("log-operations-");
@@ -235,6 +248,16 @@ TEST_F(LogOperationsTest, FilterLogEventsReachesEveryOfManyStreams) {
     input["nextToken"] = answer.value("nextToken", "");
   } while (answer.contains("nextToken"));
   EXPECT_EQ(seen, 60u);
+}
+
+TEST_F(LogOperationsTest, FilterLogEventsOpensNoMoreStreamsThanItMerges) {
+  for (int i = 0; i < 60; ++i) {
+    append("s" + std::to_string(i), i, "x");
+  }
+  logs_.reset();
+  SetUp();
+  EXPECT_EQ(call("FilterLogEvents", json::object())["events"].size(), 50u);
+  EXPECT_LE(open_files(), 51) << "50, and the one that says that there are more";
 }
 
 TEST_F(LogOperationsTest, FilterLogEventsCountsTheEndIn) {

@@ -215,7 +215,8 @@ void LogStore::close_resting() {
     {
       const MutexLock lock(entry->opening);
       std::shared_ptr<LogStream>& stream = entry->stream;
-      if (stream == nullptr || stream.use_count() > 1 || (stream->is_dirty() && !stream->sync())) {
+      if (stream == nullptr || stream.use_count() > 1 ||
+          (stream->needs_sync_to_close() && !stream->sync())) {
         continue;
       }
       entry->resting = stream->summary();

@@ -243,6 +243,7 @@ Result<void> LogStream::begin_segment(std::uint64_t first_position, WallTime now
   file_ = std::make_shared<const Fd>(std::move(file));
   synced_to_ = first_position;
   directory_is_dirty_ = true;
+  has_written_ = true;
   failed_sync_.reset();
   return {};
 }
@@ -321,6 +322,7 @@ Result<void> LogStream::append(std::span<const LogEvent> events, WallTime now) {
     return written.error().in("writing the log " + directory_.string());
   }
   const MutexLock lock(mutex_);
+  has_written_ = true;
   for (const LogEvent& event : events) {
     active_.add(kRecordHeader + event.text.size(), event.at, now);
   }
@@ -377,6 +379,15 @@ LogSummary LogStream::summary() const {
 bool LogStream::is_dirty() const {
   const MutexLock lock(mutex_);
   return directory_is_dirty_ || synced_to_ < active_.summary.end_position;
+}
+
+bool LogStream::needs_sync_to_close() const {
+  return is_dirty() && (has_written() || failed_sync());
+}
+
+bool LogStream::has_written() const {
+  const MutexLock lock(mutex_);
+  return has_written_;
 }
 
 std::optional<Error> LogStream::failed_sync() const {

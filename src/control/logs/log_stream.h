@@ -78,6 +78,10 @@ class LogStream {
   LogSummary summary() const;
 
   bool is_dirty() const;
+  // Whether closing it now would lose something: what it has written itself and nobody has synced,
+  // or that a sync has failed. What was there when it was opened is found again, and is synced then
+  // before it is shown.
+  bool needs_sync_to_close() const;
   // What has been appended before the call survives power loss after it. After an error nobody can
   // tell what of the segment is on disk: sync() repeats that error, and so nothing more of it is
   // shown or acknowledged. The next append() takes out again what had come since the last sync that
@@ -104,6 +108,7 @@ class LogStream {
   Result<void> seal();
   Result<void> drop_unsynced();
   Result<void> sync_files(const Fd& file, bool with_directory) const;
+  bool has_written() const;
   std::optional<Error> failed_sync() const;
   Snapshot snapshot() const;
   bool is_synced(std::uint64_t position) const;
@@ -129,6 +134,7 @@ class LogStream {
   SegmentIndex kept_ GUARDED_BY(mutex_);
   int drops_ GUARDED_BY(mutex_) = 0;  // how often a segment has been cut back to that
   bool directory_is_dirty_ GUARDED_BY(mutex_) = false;
+  bool has_written_ GUARDED_BY(mutex_) = false;
   std::optional<Error> failed_sync_ GUARDED_BY(mutex_);  // of the newest segment
 };
 
