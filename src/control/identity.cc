@@ -15,7 +15,8 @@ constexpr std::string_view kIdAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 // AWS's also have '/' and '+', which break copying into URLs and shells; 40 of these are 238 bits.
 constexpr std::string_view kSecretAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-constexpr std::size_t kIdLength = 16;  // after the four letters that say what it is
+constexpr std::string_view kTemporary = "ASIA";  // of jobs, and of nobody else
+constexpr std::size_t kIdLength = 16;            // after the four letters that say what it is
 constexpr std::size_t kSecretLength = 40;
 constexpr std::size_t kSessionTokenLength = 120;
 constexpr std::string_view kSession = "SageMaker";
@@ -68,17 +69,11 @@ Result<void> Identity::make_root() {
 }
 
 Result<void> Identity::store(const Held& held) {
-  // For a while a key that ran out is still known as such: "expired" helps more than "unknown".
-  const WallTime forgotten = clock_.now() - kKeyLife;
-  const auto insert = [&](Connection& connection) -> Result<void> {
-    YARD_TRY(delete_keys_expired_before(connection, forgotten));
+  const auto insert = [&](Connection& connection) {
     return insert_key(connection, {.key = held.key, .job = held.job, .epoch = held.epoch});
   };
   YARD_TRY(database_.write(insert));
   const MutexLock lock(mutex_);
-  std::erase_if(keys_, [&](const auto& item) {
-    return item.second.key.expires && *item.second.key.expires < forgotten;
-  });
   keys_[held.key.access_key_id] = held;
   return {};
 }
@@ -112,7 +107,7 @@ Result<AccessKey> Identity::key_for_job(const JobRole& role) {
   }
   YARD_TRY(const std::string name, api::role_name_of(role.role_arn));
   const Held held{
-      .key = {.access_key_id = "ASIA" + random_text(kIdLength, kIdAlphabet),
+      .key = {.access_key_id = std::string(kTemporary) + random_text(kIdLength, kIdAlphabet),
               .secret_access_key = random_text(kSecretLength, kSecretAlphabet),
               .session_token = random_text(kSessionTokenLength, kSecretAlphabet),
               .expires = now + kKeyLife,
@@ -124,15 +119,8 @@ Result<AccessKey> Identity::key_for_job(const JobRole& role) {
   return held.key;
 }
 
-std::vector<std::string> Identity::ids_of(const std::string& job, int epoch) {
-  const MutexLock lock(mutex_);
-  std::vector<std::string> ids;
-  for (const auto& [id, held] : keys_) {
-    if (held.job == job && held.epoch <= epoch) {
-      ids.push_back(id);
-    }
-  }
-  return ids;
+bool Identity::is_revoked(std::string_view access_key_id) {
+  return access_key_id.starts_with(kTemporary) && !find(access_key_id);
 }
 
 Result<void> Identity::revoke(const std::string& job, int epoch) {

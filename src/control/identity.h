@@ -46,8 +46,9 @@ class Identity {
 
   // The attempt's current key, or a new one when it nears its end.
   Result<AccessKey> key_for_job(const JobRole& role);
-  // Ids of the keys of the job's attempts up to `epoch` that are not revoked yet.
-  std::vector<std::string> ids_of(const std::string& job, int epoch);
+  // Whether it was a job's, whose attempt is over. One that ran out is none of these before that:
+  // what it has begun may still be on the way.
+  bool is_revoked(std::string_view access_key_id);
   // The job's attempts up to `epoch` are over: their keys are worth nothing from here on.
   Result<void> revoke(const std::string& job, int epoch);
   // The same for keys that are no longer in the database.

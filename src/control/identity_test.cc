@@ -71,11 +71,25 @@ TEST_F(IdentityTest, RenewsAKeyBeforeItEndsAndKeepsTheOldOneValid) {
   EXPECT_TRUE(identity_->find(first.access_key_id));
 }
 
-TEST_F(IdentityTest, ForgetsKeysLongAfterTheirEnd) {
+TEST_F(IdentityTest, KnowsKeysThatRanOutUntilTheirAttemptEnds) {
   const AccessKey first = *identity_->key_for_job(role_);
   clock_.advance(std::chrono::hours(3));
-  ASSERT_TRUE(identity_->key_for_job(role_));
+  ASSERT_TRUE(identity_->key_for_job({.job = "other", .role_arn = role_.role_arn}));
+  EXPECT_FALSE(identity_->is_revoked(first.access_key_id));
+  reopen();
+  EXPECT_TRUE(identity_->find(first.access_key_id));
+  ASSERT_TRUE(identity_->revoke("demo", 1));
   EXPECT_FALSE(identity_->find(first.access_key_id));
+}
+
+TEST_F(IdentityTest, TellsARevokedKeyOfAJobFromAllOthers) {
+  const AccessKey key = *identity_->key_for_job(role_);
+  EXPECT_FALSE(identity_->is_revoked(key.access_key_id));
+  ASSERT_TRUE(identity_->revoke("demo", 1));
+  EXPECT_TRUE(identity_->is_revoked(key.access_key_id));
+  EXPECT_FALSE(identity_->is_revoked(identity_->root().access_key_id));
+  EXPECT_FALSE(identity_->is_revoked("AKIAAAAAAAAAAAAAAAAA"));
+  EXPECT_FALSE(identity_->is_revoked(""));
 }
 
 TEST_F(IdentityTest, RevokesAJobsKeysForGood) {

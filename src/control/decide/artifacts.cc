@@ -169,8 +169,12 @@ ArtifactPlan plan_artifacts(const Job& job, const std::vector<const InstanceFact
   return plan;
 }
 
+std::string all_parts_place(const Job& job) {
+  return fmt::format("{}/.parts/{}/", artifact_prefix(job), job.created.time_since_epoch().count());
+}
+
 std::string parts_place(const Job& job) {
-  return artifact_prefix(job) + "/.parts/";
+  return fmt::format("{}{}/", all_parts_place(job), job.epoch);
 }
 
 bool may_join_later(const Error& error) {

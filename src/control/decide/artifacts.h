@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a job's model and output go, decided for all its instances at once, and the joining of what
 // several of them sent. A lone holder of files writes the final archive itself. Several write one
-// gzip member each under <output>/.parts/<host>/; concatenated in host order, with the end blocks
-// in the last one, they are one valid .tar.gz (RFC 1952 §2.2: a gzip file is a series of members).
-// No host sees the files of another: that several have files of one name is found here, and said.
+// gzip member each, which lie under <output>/.parts/ until they are joined; concatenated in host
+// order, with the end blocks in the last one, they are one valid .tar.gz (RFC 1952 §2.2: a gzip
+// file is a series of members). No host sees the files of another: that several have files of one
+// name is found here, and said.
 #pragma once
 
 #include <map>
@@ -30,7 +31,11 @@ struct ArtifactPlan {
 ArtifactPlan plan_artifacts(const Job& job, const std::vector<const InstanceFacts*>& instances,
                             Secondary outcome);
 
-// Where the parts lie until they are joined: "s3://bucket/prefix/<job>/output/.parts/".
+// Where the parts of all attempts lie: "s3://bucket/prefix/<job>/output/.parts/<created>/". No
+// other job of this name has the same.
+std::string all_parts_place(const Job& job);
+// Where those of the current attempt do: in "<epoch>/" there. So a part that an earlier attempt has
+// sent is never taken for one of this.
 std::string parts_place(const Job& job);
 
 // Whether a join that failed for this may work later: the store is full, or does not answer. That

@@ -60,8 +60,21 @@ TEST(PlanArtifacts, CutsSeveralHoldersIntoMembersWithTheEndInTheLast) {
   EXPECT_EQ(model_of(made, "algo-3").form, "whole");
   ASSERT_EQ(made.merges.size(), 1u);
   EXPECT_EQ(made.merges[0].parts,
-            (std::vector<std::string>{"s3://bucket/out/demo/output/.parts/algo-1/model.tar.gz",
-                                      "s3://bucket/out/demo/output/.parts/algo-3/model.tar.gz"}));
+            (std::vector<std::string>{
+                "s3://bucket/out/demo/output/.parts/1796000000000/1/algo-1/model.tar.gz",
+                "s3://bucket/out/demo/output/.parts/1796000000000/1/algo-3/model.tar.gz"}));
+}
+
+TEST(PlanArtifacts, KeepsPartsOfAttemptsAndOfJobsOfOneNameApart) {
+  Job job = new_job("demo");
+  const std::string first = parts_place(job);
+  ++job.epoch;
+  const std::string second = parts_place(job);
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(first.starts_with(all_parts_place(job)));
+  EXPECT_TRUE(second.starts_with(all_parts_place(job)));
+  job.created += std::chrono::milliseconds(1);
+  EXPECT_FALSE(second.starts_with(all_parts_place(job)));
 }
 
 TEST(PlanArtifacts, KeepsModelAndOutputApart) {
@@ -129,6 +142,14 @@ TEST(PlanArtifacts, WarnsThatOnlyOneOfTwoObjectsStays) {
 class JoinParts : public ::testing::Test {
  protected:
   JoinParts() { harness_.close(); }
+
+  // Of two hosts' models.
+  static Merge merge_of(const Job& job) { return plan(job, ended(2, {0, 1})).merges.at(0); }
+  void send(const std::string& part, const std::string& content) {
+    const auto uri = s3::parse_uri(part);
+    ASSERT_TRUE(uri);
+    harness_.put(uri->key, content);
+  }
   Harness harness_;
   const Merge merge_{.parts = {"s3://bucket/p/1", "s3://bucket/p/2"}, .target = "s3://bucket/t"};
 };
@@ -162,6 +183,15 @@ TEST_F(JoinParts, ReplacesTheResultOfAnEarlierJobOfTheName) {
   ASSERT_TRUE(join_parts(harness_.objects(), merge_, true));
   EXPECT_EQ(harness_.get("t"), "new");
   EXPECT_FALSE(harness_.objects().head("bucket", "p/1"));
+}
+
+TEST_F(JoinParts, TakesNoPartOfAnEarlierAttempt) {
+  Job job = new_job("demo");
+  send(merge_of(job).parts.at(0), "old");
+  ++job.epoch;
+  send(merge_of(job).parts.at(1), "new");
+  ASSERT_TRUE(join_parts(harness_.objects(), merge_of(job), true));
+  EXPECT_EQ(harness_.get("out/demo/output/model.tar.gz"), "new");
 }
 
 TEST_F(JoinParts, TakesWhatThereIsOfAFailedJob) {

@@ -86,7 +86,7 @@ TEST_F(DecideMerging, NamesWhereThePartsLieWhenTheLimitIsOver) {
   ASSERT_EQ(job_.stage, Stage::kReleasing);
   EXPECT_EQ(outcome_in(job_).reason,
             "InternalServerError: the results of the instances lie in "
-            "s3://bucket/out/demo/output/.parts/, not joined: " +
+            "s3://bucket/out/demo/output/.parts/1796000000000/1/, not joined: " +
                 kFull.message);
   answer(Result<void>(), kTestLimits.upload);
   EXPECT_EQ(job_.secondary, Secondary::kFailed);
@@ -112,7 +112,7 @@ TEST_F(DecideMerging, TellsWhereThePartsOfAStoppedJobLie) {
   answer(kFull, kTestLimits.upload);
   answer(Result<void>(), kTestLimits.upload);
   EXPECT_EQ(job_.secondary, Secondary::kStopped);
-  EXPECT_THAT(message(), HasSubstr("lie in s3://bucket/out/demo/output/.parts/, not joined"));
+  EXPECT_THAT(message(), HasSubstr("lie in " + parts_place(job_) + ", not joined"));
   EXPECT_FALSE(job_.has_model);
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/run/leftovers.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace trainyard::control {
 namespace {
@@ -37,6 +36,31 @@ bool abort_upload(s3::ObjectStore& objects, const std::string& bucket,
   return aborted.has_value();
 }
 
+// "7/algo-1/model.tar.gz" is of the seventh attempt.
+bool is_before(std::string_view part, int epoch) {
+  const auto number = parse_int(split(part, '/').front());
+  return number && *number < epoch;
+}
+
+Result<void> remove_parts(s3::ObjectStore& objects, const s3::Uri& place, int epoch) {
+  s3::ListQuery query{.prefix = place.key};
+  for (bool more = true; more;) {
+    YARD_TRY(const s3::ListPage page, objects.list(place.bucket, query));
+    std::vector<std::string> keys;
+    for (const s3::ObjectInfo& object : page.objects) {
+      if (is_before(std::string_view(object.key).substr(place.key.size()), epoch)) {
+        keys.push_back(object.key);
+      }
+    }
+    if (!keys.empty()) {
+      YARD_TRY(objects.remove_all(place.bucket, keys));
+    }
+    query.after = page.next_after;
+    more = page.truncated;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<s3::Uri> upload_places(const Job& job) {
@@ -50,9 +74,9 @@ std::vector<s3::Uri> upload_places(const Job& job) {
 }
 
 int abort_uploads(s3::ObjectStore& objects, const std::vector<s3::Uri>& places,
-                  const std::vector<std::string>& keys) {
+                  const std::function<bool(std::string_view key)>& is_revoked) {
   int count = 0;
-  for (const s3::Uri& place : keys.empty() ? std::vector<s3::Uri>() : places) {
+  for (const s3::Uri& place : places) {
     const auto uploads = objects.list_uploads(place.bucket, place.key);
     if (!uploads) {
       log_warning(fmt::format("unfinished uploads to {} could not be listed: {}",
@@ -60,12 +84,21 @@ int abort_uploads(s3::ObjectStore& objects, const std::vector<s3::Uri>& places,
       continue;
     }
     for (const s3::UploadInfo& upload : *uploads) {
-      if (std::ranges::find(keys, upload.owner) != keys.end()) {
+      if (is_revoked(upload.owner)) {
         count += abort_upload(objects, place.bucket, upload) ? 1 : 0;
       }
     }
   }
   return count;
+}
+
+void remove_parts_before(s3::ObjectStore& objects, const std::string& place, int epoch) {
+  const Result<s3::Uri> uri = s3::parse_uri(place);
+  const Result<void> removed = uri ? remove_parts(objects, *uri, epoch) : Result<void>(uri.error());
+  if (!removed) {
+    log_warning(fmt::format("parts of earlier attempts in {} could not be removed: {}", place,
+                            removed.error().message));
+  }
 }
 
 }  // namespace trainyard::control

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/run/leftovers.h"
 
+#include <chrono>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "control/decide/artifacts.h"
 #include "control/testing/harness.h"
 
 namespace trainyard::control {
@@ -27,6 +30,16 @@ struct Leftovers : ::testing::Test {
   }
   bool are_left(const std::vector<std::string>& keys) {
     return eventually([&] { return unfinished() == keys; });
+  }
+  // All objects below a prefix.
+  std::vector<std::string> stored(const std::string& prefix) {
+    std::vector<std::string> keys;
+    if (const auto page = harness.objects().list("bucket", {.prefix = prefix})) {
+      for (const s3::ObjectInfo& object : page->objects) {
+        keys.push_back(object.key);
+      }
+    }
+    return keys;
   }
   std::string key_of(const Speaker& speaker) {
     const auto keys = wire::credentials_from_json(*harness.control().credentials(speaker.caller()));
@@ -78,6 +91,56 @@ TEST_F(Leftovers, AreLookedForWhenTheMachinesAreGivenBack) {
   EXPECT_THAT(at_release, ElementsAre("ckpt/step-1"));
 }
 
+// An upload may take hours, and the key that began it has run out long before.
+TEST_F(Leftovers, OfAKeyThatRanOutAreGoneAllTheSame) {
+  create();
+  const Speaker first(harness, "demo", "algo-1");
+  begin_upload("ckpt/step-1", key_of(first));
+  harness.clock().advance(std::chrono::hours(3));
+  EXPECT_TRUE(harness.create("other"));
+  EXPECT_NE(key_of(Speaker(harness, "other", "algo-1")), "no key");
+  harness.engine().kill("demo", "algo-1");
+  const Speaker second(harness, "demo", "algo-1", first.token());
+  EXPECT_TRUE(are_left({}));
+}
+
+// A server may be killed when it has revoked the keys, and before it has looked for what they
+// began.
+TEST_F(Leftovers, OfKeysThatWereRevokedBeforeARestartAreGone) {
+  create();
+  const Speaker only(harness, "demo", "algo-1");
+  begin_upload("ckpt/step-1", "ASIAREVOKED");
+  harness.close();
+  harness.edit_job("demo", [](Job& job) {
+    set_status(job, Secondary::kStopping, "Stopping the training job", kTestTime);
+    job.outcome = Outcome{.status = Secondary::kStopped, .at = kTestTime};
+    job.stage = Stage::kReleasing;
+  });
+  harness.open();
+  EXPECT_TRUE(harness.reaches("demo", "Stopped"));
+  EXPECT_TRUE(are_left({}));
+}
+
+TEST_F(Leftovers, PartsOfALostAttemptAreGoneInTheNext) {
+  create();
+  const Speaker first(harness, "demo", "algo-1");
+  const auto place = s3::parse_uri(parts_place(new_job("demo")));
+  ASSERT_TRUE(place);
+  harness.put(place->key + "algo-1/model.tar.gz", "of the first attempt");
+  harness.engine().kill("demo", "algo-1");
+  const Speaker second(harness, "demo", "algo-1", first.token());
+  EXPECT_TRUE(eventually([&] { return stored(place->key).empty(); }));
+}
+
+TEST_F(Leftovers, PartsOfTheAttemptItselfAndOfOtherJobsStay) {
+  for (const char* key : {"p/1/a", "p/2/a", "p/2/b", "p/10/a", "p/10/b", "q/1/a"}) {
+    harness.put(key, "part");
+  }
+  remove_parts_before(harness.objects(), "s3://bucket/p/", 10);
+  EXPECT_THAT(stored("p/"), ElementsAre("p/10/a", "p/10/b"));
+  EXPECT_THAT(stored("q/"), ElementsAre("q/1/a"));
+}
+
 TEST(UploadPlaces, AreDirectories) {
   Job job = new_job("demo");
   job.request["CheckpointConfig"] = {{"S3Uri", "s3://other/ckpt"}};
@@ -96,7 +159,8 @@ TEST(UploadPlaces, OfAJobWithoutCheckpointsAreItsResults) {
 TEST_F(Leftovers, AreFoundAlthoughAPlaceIsGone) {
   begin_upload("ckpt/step-1", "ASIA1");
   const std::vector<s3::Uri> places{{"gone", "x/"}, {"bucket", "ckpt/"}};
-  EXPECT_EQ(abort_uploads(harness.objects(), places, {"ASIA1"}), 1);
+  const auto is_revoked = [](std::string_view key) { return key == "ASIA1"; };
+  EXPECT_EQ(abort_uploads(harness.objects(), places, is_revoked), 1);
   EXPECT_THAT(unfinished(), IsEmpty());
 }
 

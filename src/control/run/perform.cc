@@ -9,6 +9,7 @@
 #include "base/encoding.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "control/decide/artifacts.h"
 #include "control/decide/overloaded.h"
 #include "control/decide/source_check.h"
 #include "control/run/leftovers.h"
@@ -42,6 +43,19 @@ Result<void> merge_all(s3::ObjectStore& objects, const std::vector<Merge>& merge
   return {};
 }
 
+// Takes away what the attempts of the job whose keys are revoked by then have left in the store.
+// Asked by key, and not for those that this server has revoked: another may have done so, and have
+// been killed before it looked.
+std::function<void()> clearing(s3::ObjectStore& objects, Identity& identity, const Job& job) {
+  return [&objects, &identity, places = upload_places(job), parts = all_parts_place(job),
+          epoch = job.epoch] {
+    abort_uploads(objects, places, [&](std::string_view key) { return identity.is_revoked(key); });
+    if (epoch > 1) {
+      remove_parts_before(objects, parts, epoch);
+    }
+  };
+}
+
 }  // namespace
 
 // The named hosts get new tokens; the others keep what they have, under the new epoch.
@@ -68,8 +82,11 @@ void Reconciler::prepare_start(Active& active, const StartGang& start, Effect& e
 void Reconciler::call(const Background& run, const Job& job,
                       std::function<Result<void>(GangNetwork&)> body) {
   run([events = events_, body = std::move(body),
-       done = CallDone{
-           .job = job.name, .epoch = job.epoch, .stage = job.stage, .result = {}}]() mutable {
+       done = CallDone{.job = job.name,
+                       .sequence = job.sequence,
+                       .epoch = job.epoch,
+                       .stage = job.stage,
+                       .result = {}}]() mutable {
     done.result = body(done.network);
     events->push(std::move(done));
   });
@@ -87,16 +104,14 @@ void Reconciler::open_sessions(const Job& job, const std::vector<InstanceRow>& r
 // Older attempts lose their voice and their keys before anything of the new one runs.
 void Reconciler::start_gang(const Job& job, Effect& effect) {
   open_sessions(job, effect.rows);
-  std::vector<std::string> keys = around_.identity.ids_of(job.name, job.epoch - 1);
   around_.identity.forget(job.name, job.epoch - 1);
   call(around_.background, job,
        [&engine = around_.outside.engine, id = gang_of(job),
         instances = std::move(effect.instances)](GangNetwork&) {
          return engine.start(id, instances);
        });
-  if (!keys.empty()) {
-    around_.store_background([&objects = around_.outside.objects, places = upload_places(job),
-                              keys = std::move(keys)] { abort_uploads(objects, places, keys); });
+  if (job.epoch > 1) {
+    around_.store_background(clearing(around_.outside.objects, around_.identity, job));
   }
 }
 
@@ -106,18 +121,15 @@ void Reconciler::release(const Job& job) {
   around_.sessions.close(job.name);
   call(around_.background, job,
        [&engine = around_.outside.engine, &identity = around_.identity,
-        &objects = around_.outside.objects, background = around_.store_background,
-        places = upload_places(job), id = gang_of(job),
+        background = around_.store_background,
+        clear = clearing(around_.outside.objects, around_.identity, job), id = gang_of(job),
         epoch = job.epoch](GangNetwork&) -> Result<void> {
-         const std::vector<std::string> keys = identity.ids_of(id.job, epoch);
          if (auto revoked = identity.revoke(id.job, epoch); !revoked) {
            log_error(
                fmt::format("revoking the keys of job {}: {}", id.job, revoked.error().message));
          }
          const Result<void> released = release_gang(engine, id);
-         if (!keys.empty()) {
-           background([&objects, places, keys] { abort_uploads(objects, places, keys); });
-         }
+         background(clear);
          return released;
        });
 }

@@ -49,11 +49,6 @@ Result<std::vector<KeyRow>> all_keys(Connection& connection) {
   }
 }
 
-Result<void> delete_keys_expired_before(Connection& connection, WallTime time) {
-  YARD_TRY(Statement statement, connection.prepare("DELETE FROM access_key WHERE expires < :time"));
-  return statement.bind("time", std::int64_t{time.time_since_epoch().count()}).run();
-}
-
 Result<void> delete_keys_of(Connection& connection, const std::string& job, int epoch) {
   YARD_TRY(Statement statement,
            connection.prepare("DELETE FROM access_key WHERE job = :job AND epoch <= :epoch"));

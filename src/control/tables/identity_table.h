@@ -18,7 +18,6 @@ struct KeyRow {
 
 Result<void> insert_key(Connection& connection, const KeyRow& row);
 Result<std::vector<KeyRow>> all_keys(Connection& connection);
-Result<void> delete_keys_expired_before(Connection& connection, WallTime time);
 // Those of the attempts up to `epoch`.
 Result<void> delete_keys_of(Connection& connection, const std::string& job, int epoch);
 
