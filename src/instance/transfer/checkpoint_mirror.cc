@@ -19,7 +19,8 @@ constexpr Duration kLongestWait{1'000};
 // A tree is looked at for at most this share of the time.
 constexpr int kLookShare = 50;
 constexpr std::size_t kNamedMissing = 10;
-constexpr Duration kLongestStop{1'000};
+// Of a stop for the look that finds what is being written: a stopped program waits so much longer.
+constexpr Duration kLongestStop{3'000};
 
 }  // namespace
 
@@ -60,9 +61,10 @@ void CheckpointMirror::stopping() {
 }
 
 void CheckpointMirror::killed(const Kill& kill) {
+  const HeardKill heard{.kill = kill, .at = now()};
   {
     const MutexLock lock(mutex_);
-    kills_.push_back(kill);
+    kills_.push_back(heard);
   }
   wake();
 }
@@ -286,8 +288,9 @@ std::set<std::string> CheckpointMirror::written_now() const {
   return paths;
 }
 
-std::set<std::string> CheckpointMirror::torn_by(const Kill& kill) const {
-  std::set<std::string> torn = plan_.closed_lately(plan_.replacing(), now());
+std::set<std::string> CheckpointMirror::torn_by(const HeardKill& heard) const {
+  const Kill& kill = heard.kill;
+  std::set<std::string> torn = plan_.closed_lately(plan_.replacing(), heard.at);
   std::erase_if(torn, [&](const std::string& path) {
     const Result<FileState> state = tree_.look(path);
     const bool is_later = state && std::chrono::nanoseconds(state->mtime_ns) >
@@ -299,9 +302,11 @@ std::set<std::string> CheckpointMirror::torn_by(const Kill& kill) const {
 }
 
 // Of a process that dies, the kernel closes the files before it tells that it is dead: the news of
-// the close are here by now. What others write on is left to them.
+// the close are here by now. What others write on is left to them. A look may take long: it changes
+// neither how long before a kill a file was closed, nor what was open when a stop came, as far as
+// that is known before it.
 void CheckpointMirror::take_kills() {
-  std::vector<Kill> kills;
+  std::vector<HeardKill> kills;
   int stops = 0;
   bool is_stop = false;
   {
@@ -313,9 +318,13 @@ void CheckpointMirror::take_kills() {
   if (!is_stop && kills.empty()) {
     return;
   }
+  take_news();
+  if (is_stop) {
+    written_at_stop_.merge(written_now());
+  }
   look();
-  for (const Kill& kill : kills) {
-    const std::set<std::string> torn = torn_by(kill);
+  for (const HeardKill& heard : kills) {
+    const std::set<std::string> torn = torn_by(heard);
     plan_.torn_by_kill(torn);
     for (const std::string& path : torn) {
       voice_.left_out(path, "its writer was killed while it wrote; S3 keeps what it has of it");

@@ -82,6 +82,10 @@ class CheckpointMirror {
     std::variant<Upload, Removal> what;
     TransferReport report;
   };
+  struct HeardKill {
+    Kill kill;
+    SteadyTime at;  // when killed() was called: by then its files were closed
+  };
 
   CheckpointMirror(MirrorParts parts, const StoredFiles& stored, Fd wake);
   void run();
@@ -94,7 +98,7 @@ class CheckpointMirror {
   void take_finished();
   void look();
   void take_kills();
-  std::set<std::string> torn_by(const Kill& kill) const;
+  std::set<std::string> torn_by(const HeardKill& heard) const;
   std::set<std::string> written_now() const;
   bool is_being_written(const std::string& path) const;
   void enter(const std::string& directory, Writer writer);
@@ -132,7 +136,7 @@ class CheckpointMirror {
   bool has_ended_ GUARDED_BY(mutex_) = false;
   int stops_wanted_ GUARDED_BY(mutex_) = 0;  // calls of stopping()
   int stops_taken_ GUARDED_BY(mutex_) = 0;
-  std::vector<Kill> kills_ GUARDED_BY(mutex_);
+  std::vector<HeardKill> kills_ GUARDED_BY(mutex_);
 
   std::unique_ptr<WorkerPool> workers_;
   std::jthread thread_;

@@ -37,10 +37,22 @@ void MirrorPlan::make_dirty(const std::string& path, Entry& entry, SteadyTime no
   if (!entry.is_dirty) {
     entry.is_dirty = true;
     entry.since = now;
+    entry.restless = now;
+    entry.refused.reset();
     entry.not_before = {};
     entry.failures = 0;
     entry.torn = 0;
     uploads_.emplace(now, path);
+  }
+}
+
+// Called before a change is noted. A file that has lain still until then, with nobody known to
+// write it, could have been read whole, had the store been there or faster: its unrest begins now.
+void MirrorPlan::end_rest(Entry& entry, SteadyTime now) const {
+  if (entry.writer != Writer::kOpen && now - entry.changed >= times_.patience) {
+    entry.restless = now;
+    entry.refused.reset();
+    entry.torn = 0;
   }
 }
 
@@ -67,6 +79,9 @@ void MirrorPlan::saw(const std::string& path, const FileState& state, Writer wri
                      SteadyTime now) {
   Entry& entry = entries_[path];
   const bool differs = entry.local != state;
+  if (differs || writer == Writer::kClosed) {
+    end_rest(entry, now);
+  }
   if (!entry.local) {
     forget_removal(path, entry);
     entry.writer = writer;
@@ -80,6 +95,7 @@ void MirrorPlan::saw(const std::string& path, const FileState& state, Writer wri
   }
   if (writer == Writer::kClosed && std::exchange(entry.is_held, false)) {
     entry.not_before = now + times_.settle;  // however long it has been waiting
+    entry.refused.reset();
   }
   if (differs || writer == Writer::kClosed) {
     make_dirty(path, entry, now);
@@ -145,8 +161,13 @@ SteadyTime MirrorPlan::ready_at(const Entry& entry, bool is_final) const {
                         : entry.writer == Writer::kUnknown ? times_.quiet
                                                            : times_.open_quiet;
   const SteadyTime given_up =
-      entry.since + doubled(times_.patience, entry.torn, times_.force_after);
+      entry.restless + doubled(times_.patience, entry.torn, times_.force_after);
   return std::max(entry.not_before, std::min(entry.changed + rest, given_up));
+}
+
+// Whether a torn reading of it is better than none.
+bool MirrorPlan::is_torn_fine(const Entry& entry, SteadyTime now) const {
+  return entry.refused && now >= std::max(*entry.refused, store_failed_) + times_.force_after;
 }
 
 MirrorActions MirrorPlan::next(std::size_t slots, bool is_final, SteadyTime now) {
@@ -215,7 +236,7 @@ Upload MirrorPlan::begin_upload(const std::string& path, Entry& entry, bool is_f
           .has_object = entry.stored || entry.may_be_stored,
           .writer = entry.writer,
           .sent = entry.sent,
-          .torn_is_fine = now >= entry.since + times_.force_after,
+          .torn_is_fine = is_torn_fine(entry, now),
           .is_final = is_final};
 }
 
@@ -244,6 +265,7 @@ void MirrorPlan::choose_removals(std::size_t& slots, SteadyTime now, MirrorActio
 void MirrorPlan::store_failed(Entry& entry, SteadyTime now) {
   entry.not_before = now + doubled(times_.first_retry, entry.failures++, times_.last_retry);
   paused_until_ = now + doubled(times_.first_retry, store_failures_++, times_.last_retry);
+  store_failed_ = now;
 }
 
 void MirrorPlan::uploaded(const Upload& upload, const TransferEnd& end, SteadyTime now) {
@@ -256,8 +278,12 @@ void MirrorPlan::uploaded(const Upload& upload, const TransferEnd& end, SteadyTi
       finish_upload(upload, entry, end, now);
       break;
     case TransferEnd::Kind::kTorn:
+      if (is_same) {  // or else the change was noted when it was seen
+        end_rest(entry, now);
+        entry.changed = now;
+      }
       ++entry.torn;
-      entry.changed = now;
+      entry.refused = entry.refused.value_or(now);
       break;
     case TransferEnd::Kind::kHeldOpen:
       held_open(upload, entry, now);
@@ -279,6 +305,7 @@ void MirrorPlan::uploaded(const Upload& upload, const TransferEnd& end, SteadyTi
     case TransferEnd::Kind::kFileFailed:
       entry.may_be_stored = true;
       entry.not_before = now + doubled(times_.first_retry, entry.failures++, times_.last_retry);
+      entry.refused.reset();
       break;
   }
   settle_absent(upload.path, now);
@@ -293,6 +320,7 @@ void MirrorPlan::held_open(const Upload& upload, Entry& entry, SteadyTime now) {
   }
   entry.is_held = true;
   entry.writer = Writer::kOpen;
+  entry.refused = entry.refused.value_or(now);
   entry.not_before = now + times_.quiet;  // should nobody say that it was closed
 }
 
@@ -304,6 +332,7 @@ void MirrorPlan::finish_upload(const Upload& upload, Entry& entry, const Transfe
   entry.stored = end.stored;
   entry.sent = SentPart{.size = end.stored.state.size, .checksum = end.checksum};
   entry.is_held = false;
+  entry.refused.reset();
   entry.may_be_stored = false;
   entry.failures = 0;
   entry.torn = 0;
@@ -317,7 +346,7 @@ void MirrorPlan::finish_upload(const Upload& upload, Entry& entry, const Transfe
   } else if (entry.is_dirty) {
     // The rest has been waiting only since it changed.
     uploads_.erase({entry.since, upload.path});
-    entry.since = entry.changed;
+    entry.since = entry.restless = entry.changed;
     uploads_.emplace(entry.since, upload.path);
   }
 }

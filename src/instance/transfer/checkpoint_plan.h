@@ -6,7 +6,8 @@
 //     for longer; one that never rests is sent now and then all the same
 //   - what changes after it was read is sent again
 //   - a file that is open for writing replaces no object unless it has only grown; it waits for the
-//     close, but not for ever
+//     close, but not for ever: the time counts from when it was first tried in vain, and only while
+//     the store is well, for that the store was away says nothing about the file
 //   - what was open when its writer was killed replaces no object at all
 //   - a file that has gone is removed from S3, but only if this host has put or restored it, and
 //     never before everything that had changed earlier is in S3: a new checkpoint arrives before
@@ -148,6 +149,8 @@ class MirrorPlan {
     std::uint64_t version = 0;
     SteadyTime since = {};  // of its place in uploads_ or removals_
     SteadyTime changed = {};
+    SteadyTime restless = {};                // since when it has not rested
+    std::optional<SteadyTime> refused = {};  // since when no reading of it was whole
     SteadyTime not_before = {};
     int failures = 0;
     int torn = 0;
@@ -155,6 +158,7 @@ class MirrorPlan {
   using Queue = std::set<std::pair<SteadyTime, std::string>>;
 
   void make_dirty(const std::string& path, Entry& entry, SteadyTime now);
+  void end_rest(Entry& entry, SteadyTime now) const;
   void make_clean(const std::string& path, Entry& entry);
   void want_removal(const std::string& path, Entry& entry, SteadyTime now);
   void forget_removal(const std::string& path, const Entry& entry);
@@ -163,6 +167,7 @@ class MirrorPlan {
   void finish_upload(const Upload& upload, Entry& entry, const TransferEnd& end, SteadyTime now);
   void settle_absent(const std::string& path, SteadyTime now);
   SteadyTime ready_at(const Entry& entry, bool is_final) const;
+  bool is_torn_fine(const Entry& entry, SteadyTime now) const;
   void choose_uploads(std::size_t& slots, bool is_final, SteadyTime now, MirrorActions& actions);
   void choose_probe(std::size_t& slots, bool is_final, SteadyTime now, MirrorActions& actions);
   Upload begin_upload(const std::string& path, Entry& entry, bool is_final, SteadyTime now);
@@ -173,7 +178,8 @@ class MirrorPlan {
   Queue uploads_;   // oldest change first
   Queue removals_;  // oldest first
   std::size_t running_ = 0;
-  int store_failures_ = 0;  // in a row
+  int store_failures_ = 0;        // in a row
+  SteadyTime store_failed_ = {};  // the last time
   SteadyTime paused_until_ = {};
 };
 

@@ -90,7 +90,8 @@ TEST_F(MirrorPlanTest, SendsAFileThatIsHeldOpenForTooLong) {
   pass(kTimes.settle);
   send(1);
   saw("a", 2, Writer::kOpen);
-  for (Duration waited{0}; waited < kTimes.force_after; waited += kTimes.quiet) {
+  const Duration longest = kTimes.open_quiet + kTimes.force_after;
+  for (Duration waited{0}; waited < longest; waited += kTimes.quiet) {
     for (const Upload& upload : next().uploads) {
       EXPECT_FALSE(upload.torn_is_fine);
       fail(upload, Kind::kHeldOpen);
@@ -153,6 +154,66 @@ TEST_F(MirrorPlanTest, TakesATornReadingOnlyWhenNothingElseHelps) {
   const MirrorActions actions = next();
   ASSERT_THAT(actions.uploads, SizeIs(1));
   EXPECT_TRUE(actions.uploads[0].torn_is_fine);
+}
+
+TEST_F(MirrorPlanTest, TakesNoTornReadingBecauseTheStoreWasAway) {
+  saw("a", 1);
+  pass(kTimes.settle);
+  send(1);
+  saw("a", 2, Writer::kUnknown);
+  pass(kTimes.quiet);
+  fail(next().uploads.at(0), Kind::kTorn);
+  saw("a", 3);
+  for (Duration away{0}; away < kTimes.force_after * 2; away += kTimes.last_retry) {
+    for (const Upload& upload : next().uploads) {
+      EXPECT_FALSE(upload.torn_is_fine);
+      fail(upload, Kind::kStoreFailed);
+    }
+    pass(kTimes.last_retry);
+  }
+  saw("a", 4, Writer::kOpen);
+  EXPECT_THAT(sent(), IsEmpty()) << "it was opened just now";
+  pass(kTimes.open_quiet);
+  const Upload upload = next().uploads.at(0);
+  EXPECT_FALSE(upload.torn_is_fine);
+  fail(upload, Kind::kHeldOpen);
+  saw("a", 5);
+  pass(kTimes.settle);
+  EXPECT_THAT(send(5), ElementsAre("a"));
+}
+
+// Another file shows that the store is away: this one is not even tried.
+TEST_F(MirrorPlanTest, CountsNoTimeInWhichAnotherFileTriesTheStore) {
+  saw("a", 1);
+  pass(kTimes.settle);
+  send(1);
+  saw("a", 2, Writer::kOpen);
+  pass(kTimes.open_quiet);
+  fail(next().uploads.at(0), Kind::kHeldOpen);
+  saw("b", 1);
+  pass(kTimes.settle);
+  fail(next().uploads.at(0), Kind::kStoreFailed);
+  pass(kTimes.force_after - Duration(1));
+  const Upload upload = next().uploads.at(0);
+  EXPECT_EQ(upload.path, "a");
+  EXPECT_FALSE(upload.torn_is_fine);
+}
+
+TEST_F(MirrorPlanTest, TakesNoTornReadingOfAFileThatRestsBetweenItsSaves) {
+  saw("a", 1);
+  pass(kTimes.settle);
+  send(1);
+  for (const bool is_told_first : {false, true, false, true}) {
+    saw("a", 2);
+    pass(kTimes.settle);
+    const Upload upload = next().uploads.at(0);
+    EXPECT_FALSE(upload.torn_is_fine);
+    pass(kTimes.force_after);  // it is that large; then it is saved once more
+    if (is_told_first) {
+      saw("a", 3, Writer::kUnknown);
+    }
+    fail(upload, Kind::kTorn);
+  }
 }
 
 TEST_F(MirrorPlanTest, NeverSendsATemporaryNameThatIsRenamedAtOnce) {

@@ -104,7 +104,11 @@ class Body {
     }
     const std::uint64_t left = state_.size - position_;
     if (left == 0) {
-      return check().has_value() ? Result<std::size_t>(std::size_t{0}) : torn("it has changed");
+      if (!check()) {
+        return torn("it has changed");
+      }
+      hooks_.progress.completing(upload_.path);
+      return std::size_t{0};
     }
     const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(left, out.size()));
     YARD_TRY(const std::size_t got, read_at(fd_.get(), out.first(want), position_));
@@ -178,15 +182,26 @@ void UploadProgress::forget_all_but(const std::map<std::string, FileState>& file
   std::erase_if(marks_, [&](const auto& item) { return !files.contains(item.first); });
 }
 
+void UploadProgress::completing(const std::string& path) {
+  const MutexLock lock(mutex_);
+  completing_.insert(path);
+}
+
 void UploadProgress::done(const std::string& path) {
   const MutexLock lock(mutex_);
   marks_.erase(path);
+  completing_.erase(path);
   last_ = clock_.steady_now();
+}
+
+void UploadProgress::failed(const std::string& path) {
+  const MutexLock lock(mutex_);
+  completing_.erase(path);
 }
 
 SteadyTime UploadProgress::last() const {
   const MutexLock lock(mutex_);
-  return last_;
+  return completing_.empty() ? last_ : clock_.steady_now();
 }
 
 TransferReport send_file(const CheckpointTree& tree, s3::ObjectStore& store, const Upload& upload,
@@ -213,6 +228,9 @@ TransferReport send_file(const CheckpointTree& tree, s3::ObjectStore& store, con
   Result<s3::ObjectInfo> stored = store.put(
       place.bucket, place.prefix + upload.path,
       [&body](std::span<std::byte> out) { return body.read(out); }, options);
+  if (!stored || body.is_torn()) {
+    hooks.progress.failed(upload.path);
+  }
   if (body.is_torn()) {
     return ended(Kind::kTorn, "it changed while it was read");
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -35,7 +36,11 @@ class UploadProgress {
 
   void begin(const std::string& path, const FileState& content);
   void read(const std::string& path, std::uint64_t bytes);  // of its body so far
+  // Its body is read to the end. What a store then does, it may do for long and without a word: it
+  // joins the parts. That is progress until done() or failed(), and the tries of the call bound it.
+  void completing(const std::string& path);
   void done(const std::string& path);
+  void failed(const std::string& path);
   void forget_all_but(const std::map<std::string, FileState>& files);  // those that are there
   SteadyTime last() const;
 
@@ -50,6 +55,7 @@ class UploadProgress {
   mutable Mutex mutex_;
   SteadyTime last_ GUARDED_BY(mutex_);
   std::map<std::string, Mark> marks_ GUARDED_BY(mutex_);
+  std::set<std::string> completing_ GUARDED_BY(mutex_);
 };
 
 struct UploadHooks {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include <fcntl.h>
@@ -247,6 +248,16 @@ TEST_F(UploadProgressTest, KnowsNothingOfFilesThatHaveGone) {
   }
 }
 
+TEST_F(UploadProgressTest, CountsTheTimeInWhichTheStorePutsAFileTogether) {
+  const SteadyTime before = progress_.last();
+  progress_.begin("a", content_);
+  progress_.completing("a");
+  clock_.advance(seconds(100));
+  EXPECT_EQ(progress_.last(), clock_.steady_now());
+  progress_.failed("a");
+  EXPECT_EQ(progress_.last(), before) << "it has come to nothing";
+}
+
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 // As a store that takes one MiB of each file in that time, once it has begun to acknowledge.
@@ -319,6 +330,77 @@ TEST_F(FlushTest, WaitsForSeveralSlowFilesAtOnce) {
   mirror_->flush();
   EXPECT_TRUE(mirror_->wait_for_end(seconds(20)));
   EXPECT_TRUE(mirror_->is_complete());
+}
+
+TEST_F(FlushTest, WaitsForAStoreThatPutsAFileTogetherWithoutAWord) {
+  begin({});
+  flaky_->on_put = [](const std::string&) { std::this_thread::sleep_for(Duration(1'500)); };
+  write("last", "x");
+  mirror_->flush();
+  EXPECT_TRUE(mirror_->wait_for_end(seconds(20)));
+  EXPECT_TRUE(mirror_->is_complete());
+}
+
+// A mirror that is held up in the midst of its next look once "target" has gone: only a look finds
+// that "link" leads nowhere any more, and it says so.
+class SlowLookTest : public CheckpointFixture {
+ protected:
+  void begin(const MirrorTimes& times, std::function<void()> in_look) {
+    put("ckpt/last.pt", "whole");
+    const StoredFiles restored = restore();
+    write("target", "x");
+    fs::create_symlink("target", place_.directory / "link");
+    ProgressSinks all = sinks();
+    all.note = [note = all.note, in_look = std::move(in_look)](const std::string& text) {
+      note(text);
+      if (text.find("/link is not mirrored") != std::string::npos) {
+        in_look();
+      }
+    };
+    auto mirror =
+        CheckpointMirror::start({.place = place_,
+                                 .store = *store_,
+                                 .cancel = std::stop_source(),
+                                 .clock = clock_,
+                                 .sinks = {.progress = all, .lag = [](auto&) {}},
+                                 .options = {.times = times, .look_interval = Duration(60'000)}},
+                                restored);
+    ASSERT_TRUE(mirror) << mirror.error().message;
+    mirror_ = std::move(*mirror);
+    settle();
+  }
+  void settle() { mirror_->stopping(); }  // all that was done before has been seen
+  Path last() const { return place_.directory / "last.pt"; }
+  std::string flushed() {
+    mirror_->flush();
+    EXPECT_TRUE(mirror_->wait_for_end(seconds(20)));
+    return stored().at("last.pt");
+  }
+
+  std::unique_ptr<CheckpointMirror> mirror_;
+};
+
+TEST_F(SlowLookTest, KeepsTheObjectOfAFileWhoseWriterWasKilled) {
+  begin({}, [] { std::this_thread::sleep_for(Duration(400)); });
+  fs::remove(place_.directory / "target");
+  std::ofstream(last()) << "tor";  // closed, as by the kernel when a process dies
+  mirror_->killed({.at = clock_.now()});
+  EXPECT_EQ(flushed(), "whole");
+}
+
+TEST_F(SlowLookTest, KeepsTheObjectOfAFileThatAStopHasTorn) {
+  std::promise<void> torn;
+  begin({.settle = seconds(60), .quiet = seconds(60)}, [&] { torn.get_future().wait(); });
+  write("last.pt", "ne");
+  settle();
+  std::ofstream out(last(), std::ios::app);
+  out << "w" << std::flush;
+  fs::remove(place_.directory / "target");
+  mirror_->stopping();  // it does not wait for so long
+  out.close();
+  mirror_->killed({.at = clock_.now() + Duration(5), .is_by_stop = true});
+  torn.set_value();
+  EXPECT_EQ(flushed(), "whole");
 }
 
 }  // namespace
