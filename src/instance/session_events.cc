@@ -95,6 +95,9 @@ void Session::pass_on(int signal) {
 }
 
 void Session::take(ProcessEnd end) {
+  if (end.is_sweep) {
+    return checkpoints_.killed({.at = end.at});
+  }
   if (was_killed(end)) {
     checkpoints_.killed(
         {.at = end.at, .is_by_stop = stopping_ && end.victim && end.signal != SIGKILL});
@@ -110,8 +113,8 @@ void Session::expect_kill(Duration grace) {
   kill_at_ = std::min(kill_at_.value_or(then), then);
 }
 
-// What the container's init has ended by force is told by nobody but the clock, and its own end by
-// nobody at all.
+// Init tells itself what it has ended by force. One that hangs meanwhile is given away by the
+// clock, and one that was killed by the ends that are missing.
 void Session::tell_kill(std::size_t processes) {
   const bool is_forced = kill_at_ && in_.clock.steady_now() >= *kill_at_;
   if (is_forced || outcome_.out_of_memory || outcome_.ends.size() < processes) {

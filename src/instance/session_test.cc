@@ -148,6 +148,24 @@ TEST_F(SessionTest, StopsWithTimeToSaveAndUploadsWhatIsThere) {
   EXPECT_EQ(model_file("last"), "saved\n");
 }
 
+TEST_F(SessionTest, KeepsTheCheckpointThatWasBeingWrittenWhenTheProgramEnded) {
+  source({{"train.sh",
+           "cd /opt/ml/checkpoints\n"
+           "(exec > last.pt; while :; do echo torn; sleep 0.05; done) &\n"
+           "until grep -q torn last.pt; do sleep 0.05; done\n"
+           "echo new > saved.pt\n"}});
+  request_["CheckpointConfig"] = {{"S3Uri", "s3://bucket/ckpt"}};
+  make_server();
+  server_->put("ckpt/last.pt", "whole");
+  server_->put("ckpt/saved.pt", "old");
+  run();
+  EXPECT_EQ(exit().code, 0);
+  EXPECT_EQ(server_->get("ckpt/last.pt"), "whole");
+  EXPECT_EQ(server_->get("ckpt/saved.pt"), "new\n");
+  EXPECT_THAT(server_->lines(), Contains(HasSubstr("/last.pt is not mirrored to S3: its writer was "
+                                                   "killed")));
+}
+
 TEST_F(SessionTest, KeepsEveryLineWhileTheServerIsAway) {
   source({{"train.sh",
            "echo up; sleep 0.3; i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done"}});

@@ -261,6 +261,14 @@ TEST_F(ContainerRunTest, LeavesNoDaemonBehind) {
   EXPECT_EQ(ends_.at(0).code, 0);
   EXPECT_FALSE(sleeps_somewhere("86399.25"));
   EXPECT_FALSE(sleeps_somewhere("86398.25"));
+  EXPECT_TRUE(ends_.size() == 2 && ends_[1].is_sweep) << "it tells that it has killed";
+}
+
+TEST_F(ContainerRunTest, GivesAMomentToWhatEndsByItselfAfterTheProgram) {
+  run({shell("(sleep 0.2; echo saved) & exit 0")});
+  EXPECT_THAT(lines_, Contains("saved"));
+  ASSERT_EQ(ends_.size(), 1u) << "nothing was killed";
+  EXPECT_FALSE(ends_[0].is_sweep);
 }
 
 TEST_F(ContainerRunTest, DiesWithItsOwner) {

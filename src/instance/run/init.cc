@@ -34,10 +34,10 @@ namespace trainyard::instance {
 using nlohmann::json;
 
 std::string to_line(const ProcessEnd& end) {
-  json value = {{"process", end.process}, {"code", end.code},
-                {"signal", end.signal},   {"victim", end.victim},
-                {"error", end.error},     {"at", end.at.time_since_epoch().count()},
-                {"host", end.host},       {"lines", end.lines}};
+  json value = {
+      {"process", end.process}, {"code", end.code},   {"signal", end.signal},
+      {"victim", end.victim},   {"error", end.error}, {"at", end.at.time_since_epoch().count()},
+      {"host", end.host},       {"lines", end.lines}, {"sweep", end.is_sweep}};
   if (end.rank) {
     value["rank"] = *end.rank;
   }
@@ -60,7 +60,8 @@ Result<ProcessEnd> process_end_from_line(std::string_view line) {
                  .at = WallTime(Duration(number("at"))),
                  .error = text_at(value, "error"),
                  .host = text_at(value, "host"),
-                 .lines = strings_in(member(value, "lines"))};
+                 .lines = strings_in(member(value, "lines")),
+                 .is_sweep = flag_at(value, "sweep")};
   if (member(value, "rank").is_number_integer()) {
     end.rank = static_cast<int>(number("rank"));
   }
@@ -104,6 +105,9 @@ namespace {
 
 // After SIGKILL: a process in uninterruptible sleep must not keep the container's end away.
 constexpr Duration kKillPatience{5000};
+// Of what is left when the plan's processes are over. Well above MirrorTimes::kill_window: what
+// these have saved just before they ended was not torn by the kill.
+constexpr Duration kRestPatience{1000};
 
 // Every process of the container but ourselves.
 std::vector<pid_t> all_others() {
@@ -155,20 +159,36 @@ class Init {
     for (std::size_t i = 0; i < plan_.size() && !stopping_; ++i) {
       start(static_cast<int>(i));
     }
+    take_stock();
     while (!is_over()) {
       wait_for_news();
-      reap();
-      escalate();
+      take_stock();
+    }
+    if (killed_) {
+      report({.is_sweep = true});
     }
     return 0;
   }
 
  private:
-  // What runs beside the plan's processes counts only where a stop has cut one of them off: what
-  // that one had started, a shell its script, may be saving its work.
-  bool is_over() const {
-    const bool had_their_say = !stopping_ || is_alone_ || !was_cut_off_;
-    return given_up_ || (running_.empty() && had_their_say);
+  bool is_over() const { return given_up_ || (running_.empty() && is_alone_); }
+
+  void take_stock() {
+    reap();
+    hurry_the_rest();
+    escalate();
+  }
+
+  // What runs beside the plan's processes has the whole time of a stop only where that has cut one
+  // of them off: what that one had started, a shell its script, may be saving its work.
+  void hurry_the_rest() {
+    if (!running_.empty() || was_cut_off_ || killed_ || is_hurried_) {
+      return;
+    }
+    const SteadyTime then = clock_.steady_now() + kRestPatience;
+    deadline_ = stopping_ ? std::min(deadline_, then) : then;
+    stopping_ = true;
+    is_hurried_ = true;
   }
 
   void start(int index) {
@@ -302,6 +322,7 @@ class Init {
   bool is_alone_ = false;     // no process but ourselves is left
   bool was_cut_off_ = false;  // a process of the plan has failed or was killed
   bool stopping_ = false;
+  bool is_hurried_ = false;  // what is left, by hurry_the_rest()
   bool killed_ = false;
   bool given_up_ = false;
   SteadyTime deadline_{};

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // pid 1 of a container: starts the processes of a launch plan, reaps every orphan, tells the
-// supervisor how each process ended, and ends them all when one fails or when it is told to. When
-// it exits, the kernel kills whatever is left in its process namespace, daemons included. It is our
-// own binary, executed by descriptor: `trainyard instance-init COUNT`.
+// supervisor how each process ended, and ends them all when one fails or when it is told to. What
+// runs beside the plan's processes when these are over, daemons included, has a second to end by
+// itself; then it is killed, and the supervisor is told. It is our own binary, executed by
+// descriptor: `trainyard instance-init COUNT`.
 //
 // A stop reaches every process of the container, whoever its parent is, and gives all of them the
 // same time: a shell that dies of SIGTERM does not take from its script the time to save, nor one
-// rank from another. It is over early when the plan's processes have all exited with 0. A signal
-// that is passed on (SIGUSR1, SIGUSR2) reaches every process that expects it, by a handler or by
-// waiting for it; the others, whom it would kill, are spared. What does not die of SIGKILL is named
-// on standard error and left behind.
+// rank from another. It is over early, but for that second, when the plan's processes have all
+// exited with 0. A signal that is passed on (SIGUSR1, SIGUSR2) reaches every process that expects
+// it, by a handler or by waiting for it; the others, whom it would kill, are spared. What does not
+// die of SIGKILL is named on standard error and left behind.
 //
 // Descriptors, all from the supervisor:
 //   4  the plan: a JSON list of processes (launch_plan.h), to the end of the file
 //   5  commands: one line each, "stop <grace in milliseconds>" or "signal <number>"
-//   6  status: one JSON line for each ProcessEnd. A launcher of the plan gets it as well, and tells
-//      before its own end which of its processes was the first to fail
+//   6  status: one JSON line for each ProcessEnd, the last for what was killed. A launcher of the
+//      plan gets it as well, and tells before its own end which of its processes was the first to
+//      fail
 //   10, 11, ...  output of process 0, 1, ...: standard output and standard error in one pipe, which
 //                keeps their order
 #pragma once
@@ -48,6 +50,7 @@ struct ProcessEnd {
   std::optional<int> rank = {};
   std::string host = {};
   std::vector<std::string> lines = {};
+  bool is_sweep = false;  // no process's: whatever was left was killed; only `at` says more
 };
 
 // Whether a signal has ended it, or what it ran: a shell tells that by a code above 128.
