@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <optional>
-#include <thread>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -85,7 +84,9 @@ Result<wire::Assignment> fetch_assignment(ServerLink& link, Clock& clock, Durati
     if (!again || clock.steady_now() >= deadline) {
       return assignment;
     }
-    std::this_thread::sleep_for(kAssignmentRetry);
+    if (Inbox::is_terminated_within(kAssignmentRetry)) {
+      return Error{Code::kCancelled, "told to leave while the server was away"};
+    }
   }
 }
 

@@ -49,13 +49,19 @@ SessionEnd Session::run() {
 }
 
 // A server that is away must still hear that all has been sent, or the job is done again: it is
-// waited for as long as with results that are not sent.
+// waited for as long as with results that are not sent. A restart or a signal may come instead of
+// its acknowledgement.
 void Session::say_last_word() {
-  const bool is_heard = in_.reporter.drain(in_.assignment.orphan_limit);
-  // A restart may have come instead of the last acknowledgement.
-  while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
-    take(std::move(*event));
-  }
+  const SteadyTime until = in_.clock.steady_now() + in_.assignment.orphan_limit;
+  Duration left = in_.assignment.orphan_limit;
+  bool is_heard = false;
+  do {
+    is_heard = in_.reporter.drain(std::min(left, kEventInterval));
+    while (std::optional<Event> event = in_.inbox.next(Duration(0))) {
+      take(std::move(*event));
+    }
+    left = std::chrono::ceil<Duration>(until - in_.clock.steady_now());
+  } while (!is_heard && !restart_ && !leaves_early() && left.count() > 0);
   if (!is_heard && !restart_ && !leaves_early()) {
     log_error(describe(OrphanStep::kLeave, orphan_limits(in_.assignment), in_.scratch.string()));
     orphaned_ = true;
@@ -137,7 +143,7 @@ Result<void> Session::make_ready(const LaunchForm& form) {
                                              .hidden = hidden_directories(places_),
                                              .shared = in_.shared,
                                              .defaults = rank_place_variables(places_)});
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = facts.notes;
   YARD_TRY(settle_interfaces(environment.defaults_and_user, in_.assignment, network_interfaces(),
                              notes));
   places_.files = environment.files;

@@ -112,6 +112,27 @@ TEST_F(SessionAloneTest, WaitsForTheOrphanLimitWithTheWordThatAllIsSent) {
   EXPECT_THAT(supervisor_log(), HasSubstr("nothing was heard of the server for 5 s: leaving"));
 }
 
+TEST_F(SessionAloneTest, LeavesWhenItIsToldToThoughNobodyHasHeardThatAllIsSent) {
+  source({{"train.sh", "echo saved > /opt/ml/model/last"}});
+  orphan_limit_ = Duration(60'000);
+  make_server();
+  server_->be_away_from(wire::Phase::kFinished);
+  launch();
+  ASSERT_TRUE(server_->wait_until([&] { return server_->refused() > 0; }));
+  ASSERT_TRUE(instance_->signal(SIGTERM));
+  wait_for_end(1, Duration(5'000));
+}
+
+TEST_F(SessionAloneTest, LeavesWhenItIsToldToWhileItAsksForItsAssignment) {
+  source({{"train.sh", "echo ran"}});
+  make_server();
+  server_->be_away(true);
+  launch();
+  ASSERT_TRUE(server_->wait_until([&] { return server_->refused() > 0; }));
+  ASSERT_TRUE(instance_->signal(SIGTERM));
+  wait_for_end(1, Duration(5'000));
+}
+
 TEST_F(SessionAloneTest, TellsAServerThatComesBackThatAllIsSent) {
   source({{"train.sh", "echo saved > /opt/ml/model/last"}});
   make_server();

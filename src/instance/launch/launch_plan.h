@@ -41,6 +41,7 @@ struct CodeFacts {
   bool has_uv = false;          // <python environment>/bin/uv
   bool has_pip = false;         // <python environment>/bin/pip
   Variables pip_settings = {};  // of the configuration files that pip would read (pip_settings.h)
+  std::vector<std::string> notes = {};  // for the job's log
 };
 
 struct Process {

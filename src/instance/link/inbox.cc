@@ -68,6 +68,17 @@ void Inbox::block_signals() {
   signal(SIGPIPE, SIG_IGN);
 }
 
+bool Inbox::is_terminated_within(Duration time) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const timespec longest{.tv_sec = seconds.count(),
+                         .tv_nsec = std::chrono::nanoseconds(time - seconds).count()};
+  return sigtimedwait(&set, nullptr, &longest) > 0;
+}
+
 Inbox::Inbox(ServerLink& link) : link_(link) {
   signals_ = start_thread("signals", [this](const std::stop_token& stop) { watch_signals(stop); });
   commands_ =

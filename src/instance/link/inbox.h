@@ -36,6 +36,8 @@ class Inbox {
   ~Inbox();
 
   static void block_signals();
+  // Sleeps while there is no inbox to hear signals. True when SIGTERM or SIGINT has come.
+  static bool is_terminated_within(Duration time);
 
   void push(Event event);
   std::optional<Event> next(Duration time) { return events_.pop_for(time); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "instance/link/outbox.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -12,6 +13,8 @@
 
 namespace trainyard::instance {
 namespace {
+
+constexpr std::uint64_t kHole = std::uint64_t{1} << 20;  // whole blocks of any file system
 
 // Before each report in the spool: its sequence number and its length, in this machine's order.
 struct SpoolHead {
@@ -25,12 +28,20 @@ std::string nothing(std::int64_t seq) {
 
 }  // namespace
 
+bool may_grow(std::uint64_t taken, const std::filesystem::space_info& disk,
+              const SpoolBounds& bounds) {
+  return taken < bounds.bytes && disk.available >= std::min(bounds.spare, disk.capacity / 10);
+}
+
 bool Outbox::push(std::int64_t seq, std::string text, bool must_keep) {
   const bool spooling = read_ < written_;
   Entry entry{.seq = seq, .text = std::move(text)};
   if (!spooling && bytes_ + entry.text.size() <= limit_) {
     wait(std::move(entry));
     return true;
+  }
+  if (!must_keep && !may_spool_lines()) {
+    return false;
   }
   Result<void> spooled = spool_behind();
   if (spooled) {
@@ -54,6 +65,13 @@ void Outbox::wait(Entry entry) {
   waiting_.push_back(std::move(entry));
 }
 
+// A file system that does not say what is free counts as empty: whether it takes them is seen then.
+bool Outbox::may_spool_lines() const {
+  std::error_code failed;
+  return may_grow(written_ - freed_, std::filesystem::space(spool_path_.parent_path(), failed),
+                  bounds_);
+}
+
 std::string Outbox::batch(std::size_t bytes) const {
   std::string list = "[";
   for (const Entry& entry : waiting_) {
@@ -65,13 +83,14 @@ std::string Outbox::batch(std::size_t bytes) const {
   return list + "]";
 }
 
-void Outbox::acknowledge(std::int64_t seq) {
+bool Outbox::acknowledge(std::int64_t seq) {
+  const bool is_news = !waiting_.empty() && waiting_.front().seq <= seq;
   while (!waiting_.empty() && waiting_.front().seq <= seq) {
     bytes_ -= waiting_.front().text.size();
     waiting_.pop_front();
   }
   if (read_ == written_ || bytes_ >= limit_ / 2) {
-    return;
+    return is_news;
   }
   if (const Result<void> loaded = load(); !loaded) {
     log_error("reports lost: " + loaded.error().message);
@@ -80,6 +99,7 @@ void Outbox::acknowledge(std::int64_t seq) {
   if (read_ == written_) {
     finish_spool();
   }
+  return is_news;
 }
 
 // A disk that was full may have room again.
@@ -144,7 +164,19 @@ Result<void> Outbox::load() {
     first_in_ = head.seq + 1;
     wait(std::move(entry));
   }
+  free_read();
   return {};
+}
+
+// A server that comes back after days takes long to hear everything. Where the file system cannot
+// do this, the room comes back at the end.
+void Outbox::free_read() {
+  const std::uint64_t until = read_ / kHole * kHole;
+  if (until > freed_ &&
+      fallocate(spool_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(freed_), static_cast<off_t>(until - freed_)) == 0) {
+    freed_ = until;
+  }
 }
 
 // Without a number for each of them the server would wait for ever.
@@ -156,7 +188,7 @@ void Outbox::give_up_spool() {
 }
 
 void Outbox::finish_spool() {
-  read_ = written_ = 0;
+  read_ = written_ = freed_ = 0;
   if (ftruncate(spool_.get(), 0) != 0) {
     log_warning(errno_error("empty " + spool_path_.string(), errno).message);
   }

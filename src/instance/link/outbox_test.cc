@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace trainyard::instance {
@@ -24,6 +25,18 @@ std::string report(std::int64_t seq) {
   std::string text = "{\"seq\":" + std::to_string(seq) + ",\"message\":\"";
   text.resize(kText - 2, 'x');
   return text + "\"}";
+}
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::uint64_t room_taken(const Path& file) {
+  struct stat info = {};
+  EXPECT_EQ(stat(file.c_str(), &info), 0);
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+fs::space_info disk(std::uintmax_t capacity, std::uintmax_t free) {
+  return {.capacity = capacity, .free = free, .available = free};
 }
 
 // While it lives, no file of this process grows beyond `size`.
@@ -88,7 +101,7 @@ class OutboxTest : public testing::Test {
 
   TempDir directory_ = *TempDir::make();
   Path spool_path_ = directory_.path() / "spool";
-  Outbox outbox_{spool_path_, 100};
+  Outbox outbox_{spool_path_, 100, SpoolBounds{.spare = 0}};
 };
 
 TEST_F(OutboxTest, SendsAgainUntilAcknowledged) {
@@ -170,6 +183,41 @@ TEST_F(OutboxTest, LeavesNoGapWhenTheSpoolCannotBeRead) {
   EXPECT_EQ(stored[20], json::parse(report(21)));
   push_all(22, 30);
   EXPECT_THAT(drain(21).back(), json::parse(report(30)));
+}
+
+TEST_F(OutboxTest, GivesTheDiskBackWhatHasBeenReadWhileMoreWaits) {
+  outbox_ = Outbox(spool_path_, kMiB, SpoolBounds{.spare = 0});
+  for (std::int64_t seq = 1; seq <= 16; ++seq) {
+    ASSERT_TRUE(outbox_.push(seq, std::string(kMiB, static_cast<char>('a' + seq)), false));
+  }
+  const std::uint64_t before = room_taken(*spool());
+  for (std::int64_t seq = 1; seq <= 8; ++seq) {
+    outbox_.acknowledge(seq);
+  }
+  EXPECT_LT(room_taken(*spool()) + 7 * kMiB, before);
+  EXPECT_EQ(outbox_.batch(10), "[" + std::string(kMiB, 'a' + 9) + "]");
+}
+
+TEST_F(OutboxTest, RefusesLinesBeyondItsBoundsAndKeepsFactsInOrder) {
+  outbox_ = Outbox(spool_path_, 100, SpoolBounds{.bytes = 100, .spare = 0});
+  for (std::int64_t seq = 1; seq <= 6; ++seq) {
+    ASSERT_TRUE(push(seq, false)) << "three in memory, three on the disk";
+  }
+  EXPECT_FALSE(push(7, false));
+  EXPECT_TRUE(push(7, true));
+  EXPECT_FALSE(push(8, false));
+  EXPECT_TRUE(push(8, true));
+  EXPECT_EQ(drain(), reports(8));
+  EXPECT_TRUE(push(9, false)) << "there is room again";
+}
+
+TEST(SpoolBounds, LeaveATenthOfTheDiskToOthersOrWhatIsEnoughForThem) {
+  const SpoolBounds bounds{.bytes = 50, .spare = 20};
+  EXPECT_TRUE(may_grow(49, disk(1000, 20), bounds));
+  EXPECT_FALSE(may_grow(50, disk(1000, 1000), bounds));
+  EXPECT_FALSE(may_grow(0, disk(1000, 19), bounds));
+  EXPECT_TRUE(may_grow(0, disk(100, 10), bounds));
+  EXPECT_FALSE(may_grow(0, disk(100, 9), bounds));
 }
 
 TEST(Outbox, KeepsFactsAndLosesLinesWhenTheDiskFails) {

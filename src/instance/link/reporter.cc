@@ -116,7 +116,7 @@ void Reporter::seal_points() {
     ++next_seq_;
   } else {
     log_warning(std::to_string(report.points.size()) +
-                " points of metrics are lost: the server is away and the disk is full");
+                " points of metrics are lost: the server is away and there is no room for them");
   }
 }
 
@@ -124,13 +124,14 @@ void Reporter::seal_lines() {
   if (pending_.empty()) {
     return;
   }
-  if (lost_lines_ > 0) {
-    pending_.insert(pending_.begin(),
-                    {.at = clock_.now(),
-                     .text = std::to_string(lost_lines_) +
-                             " log lines are lost: the server is away and the disk is full."});
-  }
   const std::size_t count = pending_.size();
+  if (lost_lines_ > 0) {
+    pending_.insert(
+        pending_.begin(),
+        {.at = clock_.now(),
+         .text = std::to_string(lost_lines_) +
+                 " log lines are lost: the server is away and there was no room for them."});
+  }
   wire::Report report{.seq = next_seq_, .lines = std::move(pending_)};
   pending_.clear();
   pending_bytes_ = 0;
@@ -157,14 +158,17 @@ SteadyTime Reporter::heard() const {
   return heard_;
 }
 
-// One request: what waits, or a beat.
+// One request: what waits, or a beat. False when the server has taken nothing of what waits: it may
+// be away, or still be storing what was sent before.
 bool Reporter::send(const std::stop_token& stop) {
   std::string body;
+  bool is_beat = false;
   {
     const MutexLock lock(mutex_);
     seal();
     urgent_ = false;
-    body = outbox_.is_empty() ? "[" + text_of({}) + "]" : outbox_.batch(kBatchBytes);
+    is_beat = outbox_.is_empty();
+    body = is_beat ? "[" + text_of({}) + "]" : outbox_.batch(kBatchBytes);
   }
   const Result<std::int64_t> acknowledged = link_.report(std::move(body), stop);
   const MutexLock lock(mutex_);
@@ -173,9 +177,9 @@ bool Reporter::send(const std::stop_token& stop) {
     if (!std::exchange(trouble_, {}).empty()) {
       log_info("reports are sent again");
     }
-    outbox_.acknowledge(*acknowledged);
+    const bool is_news = outbox_.acknowledge(*acknowledged);
     changed_.notify_all();
-    return true;
+    return is_beat || is_news;
   }
   denied_ = acknowledged.error().code == Code::kDenied;
   if (denied_) {

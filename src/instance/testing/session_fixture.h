@@ -137,9 +137,9 @@ class SessionTest : public testing::Test {
       return std::count(lines.begin(), lines.end(), text) > 0;
     });
   }
-  void wait_for_end(int code = 0) {
+  void wait_for_end(int code = 0, Duration longest = Duration(40'000)) {
     constexpr ExitStatus kStillRunning{.code = -1};
-    const Result<std::optional<ExitStatus>> status = instance_->wait_for(std::chrono::seconds(40));
+    const Result<std::optional<ExitStatus>> status = instance_->wait_for(longest);
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(status->value_or(kStillRunning).code, code) << supervisor_log();
   }
