@@ -11,6 +11,7 @@
 #include "formats/tree_walk.h"
 #include "instance/faults.h"
 #include "instance/transfer/upload_patience.h"
+#include "s3/names.h"
 
 namespace trainyard::instance {
 namespace {
@@ -76,6 +77,22 @@ Result<void> send_link(s3::ObjectStore& store, const s3::Uri& place, const TreeE
   return send_file(store, place, in, fs::file_size(*target, failed));
 }
 
+// A directory is no object. A name that cannot be a key keeps back nothing but its own file.
+Result<void> send_entry(s3::ObjectStore& store, const s3::Uri& place, const TreeEntry& entry,
+                        const Path& top, LeftOut& left_out) {
+  if (S_ISDIR(entry.mode)) {
+    return {};
+  }
+  if (const Result<void> named = s3::check_key(place.key); !named) {
+    left_out.add(
+        {Code::kInvalidArgument, "\"" + to_valid_utf8(entry.name) +
+                                     "\" cannot become an object: " + named.error().message});
+    return {};
+  }
+  return S_ISLNK(entry.mode) ? send_link(store, place, entry, top, left_out)
+                             : send_file(store, place, entry.fd, entry.size);
+}
+
 Result<LeftOut> send_files(s3::ObjectStore& store, const s3::Uri& place, const Path& tree) {
   std::error_code failed;
   const Path top = fs::canonical(tree, failed);
@@ -93,12 +110,7 @@ Result<LeftOut> send_files(s3::ObjectStore& store, const s3::Uri& place, const P
     if (!entry) {
       return left_out;
     }
-    const s3::Uri object{place.bucket, prefix + entry->name};
-    if (entry->fd.is_open()) {
-      YARD_TRY(send_file(store, object, entry->fd, entry->size));
-    } else if (S_ISLNK(entry->mode)) {
-      YARD_TRY(send_link(store, object, *entry, top, left_out));
-    }
+    YARD_TRY(send_entry(store, {place.bucket, prefix + entry->name}, *entry, top, left_out));
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends a directory of results to S3, packed while it is sent: no temporary copy, whatever its
 // size. What leaves the directory (links) is left out by name, so that a job cannot carry foreign
-// files out; so is what cannot be carried (sockets, pipes, devices). The job fails then, but days
-// of training are not thrown away for a stray link.
+// files out; so is what cannot be carried (sockets, pipes, devices; as objects, names that cannot
+// be keys). The job fails then, but days of training are not thrown away for a stray link.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <system_error>
 
 #include <fcntl.h>
 
@@ -17,9 +18,14 @@ namespace {
 constexpr std::size_t kThreads = 4;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 constexpr std::chrono::seconds kProgressInterval{10};
+constexpr int kReplacements = 5;  // of an object while it is read, before it counts as unreadable
 
 bool is_gone(const Error& error) {
   return error.code == Code::kNotFound && error.subject == "key";
+}
+
+bool was_replaced(const Error& error) {
+  return error.code == Code::kConflict && error.subject == "precondition";
 }
 
 // The threads take one file after the other.
@@ -30,13 +36,7 @@ class Downloads {
 
   Result<void> run(const ProgressSinks& sinks, const std::stop_token& stop) {
     const std::stop_callback forward(stop, [this] { stop_.request_stop(); });
-    const std::size_t count = std::min(kThreads, files_.size());
-    running_ = count;
-    std::vector<std::jthread> threads;
-    threads.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      threads.push_back(start_thread("download", [this](const std::stop_token&) { work(); }));
-    }
+    std::vector<std::jthread> threads = start();
     while (!wait_for_end()) {
       sinks.message(progress());
     }
@@ -49,6 +49,32 @@ class Downloads {
   }
 
  private:
+  // As many threads as the machine gives. Where it gives none the caller works, and says nothing
+  // meanwhile.
+  std::vector<std::jthread> start() {
+    const std::size_t wanted = std::min(kThreads, files_.size());
+    {
+      const MutexLock lock(mutex_);
+      running_ = wanted;
+    }
+    std::vector<std::jthread> threads;
+    threads.reserve(wanted);
+    try {
+      while (threads.size() < wanted) {
+        threads.push_back(start_thread("download", [this](const std::stop_token&) { work(); }));
+      }
+    } catch (const std::system_error&) {
+      {
+        const MutexLock lock(mutex_);
+        running_ -= wanted - std::max<std::size_t>(threads.size(), 1);
+      }
+      if (threads.empty()) {
+        work();
+      }
+    }
+    return threads;
+  }
+
   void work() {
     while (!stop_.stop_requested()) {
       const std::size_t index = next_++;
@@ -69,20 +95,34 @@ class Downloads {
     ended_.notify_all();
   }
 
+  // An object that is replaced meanwhile is fetched anew: never a mix of two.
   Result<void> download(std::size_t index) {
     const Download& file = files_[index];
     const Path staged = job_.staging / std::to_string(index);
-    YARD_TRY(const auto reader, store_.get(job_.bucket, file.key, std::nullopt));
-    YARD_TRY(write(*reader, staged));
+    Result<s3::ObjectInfo> got = fetch(file.key, staged);
+    for (int again = 0; !got && was_replaced(got.error()) && again < kReplacements; ++again) {
+      got = fetch(file.key, staged);
+    }
+    YARD_TRY(const s3::ObjectInfo info, std::move(got));
     std::error_code failed;
     std::filesystem::rename(staged, job_.directory / file.path, failed);
     if (failed) {
       return errno_error("rename to " + file.path, failed.value());
     }
-    return job_.arrived ? job_.arrived(file, reader->info()) : Result<void>();
+    return job_.arrived ? job_.arrived(file, info) : Result<void>();
   }
 
-  Result<void> write(s3::ObjectReader& reader, const Path& to) {
+  Result<s3::ObjectInfo> fetch(const std::string& key, const Path& to) {
+    YARD_TRY(const auto reader, store_.get(job_.bucket, key, std::nullopt));
+    std::uint64_t written = 0;
+    if (Result<void> done = write(*reader, to, written); !done) {
+      bytes_ -= written;
+      return std::move(done).error();
+    }
+    return reader->info();
+  }
+
+  Result<void> write(s3::ObjectReader& reader, const Path& to, std::uint64_t& written) {
     YARD_TRY(const Fd out, open_file(to, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644));
     std::vector<std::byte> chunk(kChunk);
     while (!stop_.stop_requested()) {
@@ -91,6 +131,7 @@ class Downloads {
         return {};
       }
       YARD_TRY(write_all(out.get(), std::span<const std::byte>(chunk.data(), count)));
+      written += count;
       bytes_ += count;
     }
     return Error{Code::kCancelled, "stopped"};

@@ -38,7 +38,8 @@ struct DownloadJob {
   std::function<void(const Download&)> gone = {};
 };
 
-// Messages come from the calling thread. The first error ends it, naming the key.
+// Messages come from the calling thread, unless it has to do the work: the machine may have no
+// other thread to give. The first error ends it, naming the key.
 Result<void> download_all(const DownloadJob& job, const std::vector<Download>& files,
                           s3::ObjectStore& store, const ProgressSinks& sinks,
                           const std::stop_token& stop);

@@ -13,7 +13,9 @@
 #include "instance/transfer/artifacts.h"
 #include "instance/transfer/channels.h"
 #include "instance/transfer/code.h"
+#include "testing/no_threads.h"
 #include "testing/s3_support.h"
+#include "testing/unserved_store.h"
 
 namespace trainyard::instance {
 namespace {
@@ -22,6 +24,55 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+// S3Client says so of an object that is not the one any more whose first bytes it has read.
+class ReplacedReader final : public s3::ObjectReader {
+ public:
+  ReplacedReader(std::unique_ptr<s3::ObjectReader> real, std::function<void()> replace)
+      : real_(std::move(real)), replace_(std::move(replace)) {}
+
+  const s3::ObjectInfo& info() const override { return real_->info(); }
+  Result<std::size_t> read(std::span<std::byte> out) override {
+    if (!std::exchange(is_begun_, true)) {
+      return real_->read(out);
+    }
+    replace_();
+    return Error{Code::kConflict, "replaced while it was read", "precondition"};
+  }
+
+ private:
+  std::unique_ptr<s3::ObjectReader> real_;
+  std::function<void()> replace_;
+  bool is_begun_ = false;
+};
+
+// Its one object is replaced during the first so many times that it is read.
+class ReplacingStore final : public s3::UnservedStore {
+ public:
+  ReplacingStore(s3::ObjectStore& real, int times) : real_(real), times_(times) {}
+
+  int reads() const { return reads_; }
+  Result<std::unique_ptr<s3::ObjectReader>> get(const std::string& bucket, const std::string& key,
+                                                std::optional<s3::ByteRange> range) override {
+    ++reads_;
+    auto reader = real_.get(bucket, key, range);
+    if (!reader || reads_ > times_) {
+      return reader;
+    }
+    return std::unique_ptr<s3::ObjectReader>(
+        std::make_unique<ReplacedReader>(*std::move(reader), [this, bucket, key] {
+          EXPECT_TRUE(s3::put_text(real_, bucket, key, "new " + std::to_string(reads_)));
+        }));
+  }
+  Result<s3::ListPage> list(const std::string& bucket, const s3::ListQuery& query) override {
+    return real_.list(bucket, query);
+  }
+
+ private:
+  s3::ObjectStore& real_;
+  int times_;
+  int reads_ = 0;
+};
 
 class TransfersTest : public testing::Test {
  protected:
@@ -47,13 +98,14 @@ class TransfersTest : public testing::Test {
         {{"ChannelName", name}, {"DataSource", {{"S3DataSource", source}}}});
   }
 
-  Result<void> fetch() {
+  Result<void> fetch() { return fetch_from(*store_); }
+  Result<void> fetch_from(s3::ObjectStore& store) {
     for (const std::string& directory : contract_directories(assignment_)) {
       YARD_TRY(make_directories(ml() / directory));
     }
     YARD_TRY(
         remarks_,
-        fetch_channels(assignment_, *store_, ml(),
+        fetch_channels(assignment_, store, ml(),
                        {.message = [](const std::string&) {},
                         .note = [this](std::string note) { notes_.push_back(std::move(note)); }},
                        {}));
@@ -63,6 +115,23 @@ class TransfersTest : public testing::Test {
   Path ml() const { return directory_.path() / "ml"; }
   std::string data(const std::string& path) const {
     return read_file(ml() / "input/data" / path).value_or("(missing)");
+  }
+
+  // Of the program "run.sh", which needs the right to be executed.
+  Result<CodeFacts> fetch_code_from(const std::string& place) {
+    return fetch_code(assignment_, {.command = {}, .program = "run.sh", .submit_directory = place},
+                      *store_, ml());
+  }
+  // A file of the machine's that no job may touch.
+  Path file_outside() const {
+    const Path outside = directory_.path() / "outside";
+    EXPECT_TRUE(write_file(outside, "mine"));
+    return outside;
+  }
+  static bool is_executable(const Path& file) {
+    struct stat info = {};
+    EXPECT_EQ(stat(file.c_str(), &info), 0);
+    return (info.st_mode & 0111) != 0;
   }
 
   void put_archive(const std::string& key, const Path& tree) {
@@ -95,6 +164,36 @@ TEST_F(TransfersTest, DownloadsEveryObjectOfAChannel) {
   EXPECT_EQ(data("training/deep/er/b c+日"), "two");
   EXPECT_EQ(json::parse(data("training-manifest")),
             (json{{{"prefix", "s3://bucket/"}}, "data/a", "data/deep/er/b c+日", "data/empty"}));
+}
+
+TEST_F(TransfersTest, DownloadsWithoutThreadsThatTheMachineHasNotToGive) {
+  put("data/a", "one");
+  put("data/b", "two");
+  add_channel("training", "s3://bucket/data");
+  const NoThreads exhausted;
+  const Result<void> fetched = fetch();
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  EXPECT_EQ(data("training/a"), "one");
+  EXPECT_EQ(data("training/b"), "two");
+}
+
+TEST_F(TransfersTest, FetchesAnObjectAnewThatIsReplacedWhileItIsDownloaded) {
+  put("data/a", "old and longer than what replaces it");
+  add_channel("training", "s3://bucket/data");
+  ReplacingStore store(*store_, 5);
+  const Result<void> fetched = fetch_from(store);
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  EXPECT_EQ(data("training/a"), "new 5");
+}
+
+TEST_F(TransfersTest, GivesUpOnAnObjectThatIsReplacedAgainAndAgain) {
+  put("data/a", "old");
+  add_channel("training", "s3://bucket/data");
+  ReplacingStore store(*store_, 1'000);
+  const Result<void> fetched = fetch_from(store);
+  ASSERT_FALSE(fetched);
+  EXPECT_THAT(fetched.error().message, HasSubstr("replaced while it was read"));
+  EXPECT_EQ(store.reads(), 6);
 }
 
 TEST_F(TransfersTest, GivesEachHostItsShard) {
@@ -180,6 +279,47 @@ TEST_F(TransfersTest, TakesTheSourceFromAChannelToo) {
                  *store_, ml());
   ASSERT_TRUE(facts) << facts.error().message;
   EXPECT_TRUE(fs::exists(ml() / "code/train.py"));
+}
+
+TEST_F(TransfersTest, FollowsNoLinkThatAnAttemptHasLeftInAChannelWithItsSource) {
+  const Path outside = file_outside();
+  const Path channel = ml() / "input/data/code";
+  ASSERT_TRUE(make_directories(channel));
+  ASSERT_TRUE(make_directories(ml() / "code"));
+  fs::create_symlink(outside, channel / "run.sh");
+  const auto facts = fetch_code_from("/opt/ml/input/data/code");
+  ASSERT_FALSE(facts);
+  EXPECT_EQ(facts.error().code, Code::kNotFound);
+  EXPECT_FALSE(is_executable(outside));
+}
+
+TEST_F(TransfersTest, LetsNoProgramLeadOutOfItsSource) {
+  const Path outside = file_outside();
+  ASSERT_TRUE(make_directories(ml() / "code"));
+  for (const Path& target : {outside, Path("../../outside")}) {
+    fs::remove(ml() / "code/run.sh");
+    fs::create_symlink(target, ml() / "code/run.sh");
+    const auto facts = fetch_code_from("/opt/ml/code");
+    ASSERT_FALSE(facts);
+    EXPECT_EQ(facts.error().code, Code::kNotFound);
+  }
+  EXPECT_FALSE(is_executable(outside));
+}
+
+TEST_F(TransfersTest, LeavesOutWhatIsNoSourceInAChannelAndTakesTheRest) {
+  const Path channel = ml() / "input/data/code";
+  ASSERT_TRUE(make_directories(channel / "bin"));
+  ASSERT_TRUE(make_directories(ml() / "code"));
+  ASSERT_TRUE(write_file(channel / "bin/run", "x"));
+  fs::create_symlink("bin/run", channel / "run.sh");
+  ASSERT_EQ(mkfifo((channel / "pipe").c_str(), 0600), 0);
+  const auto facts = fetch_code_from("/opt/ml/input/data/code");
+  ASSERT_TRUE(facts) << facts.error().message;
+  EXPECT_THAT(facts->notes, ElementsAre(HasSubstr("\"pipe\" is a pipe")));
+  EXPECT_EQ(read_file(ml() / "code/bin/run").value_or(""), "x");
+  EXPECT_TRUE(fs::is_symlink(ml() / "code/run.sh"));
+  EXPECT_TRUE(is_executable(ml() / "code/bin/run"));
+  EXPECT_FALSE(is_executable(channel / "bin/run"));
 }
 
 TEST_F(TransfersTest, RefusesASourceFromOutsideOfTheContainer) {
@@ -315,6 +455,26 @@ TEST_F(TransfersTest, LeavesOutALinkToNoFileAmongObjects) {
   EXPECT_EQ(sent->count, 2u);
   EXPECT_THAT(sent->text(), HasSubstr("\"dangling\" is a link to \"nowhere\""));
   EXPECT_EQ(store_->head("bucket", "out/model/weights")->size, 5u);
+}
+
+TEST_F(TransfersTest, LeavesOutWhatNoKeyCanNameAndSendsTheRest) {
+  const Path model = ml() / "model";
+  const std::string deep = std::string(250, 'd') + "/" + std::string(250, 'e') + "/" +
+                           std::string(250, 'f') + "/" + std::string(250, 'g');
+  ASSERT_TRUE(make_directories(model / deep));
+  ASSERT_TRUE(write_file(model / "a", "before"));
+  ASSERT_TRUE(write_file(model / deep / std::string(50, 'h'), "long"));
+  ASSERT_TRUE(write_file(model / "m\xff", "odd"));
+  fs::create_symlink("a", model / "n\xff");
+  ASSERT_TRUE(write_file(model / "z", "behind"));
+  const auto sent = upload_artifact(*store_, {.s3_uri = "s3://bucket/out/model", .form = "files"},
+                                    model, "/opt/ml/model");
+  ASSERT_TRUE(sent) << sent.error().message;
+  EXPECT_EQ(sent->count, 3u);
+  EXPECT_THAT(sent->named, testing::Contains(HasSubstr("the key is not valid UTF-8")));
+  EXPECT_THAT(sent->named, testing::Contains(HasSubstr("at most 1024 are allowed")));
+  EXPECT_EQ(store_->list("bucket", {.prefix = "out/model/"})->objects.size(), 2u);
+  EXPECT_EQ(store_->head("bucket", "out/model/z")->size, 6u);
 }
 
 TEST_F(TransfersTest, CountsALinkForADirectoryAsNothing) {
