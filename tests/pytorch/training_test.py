@@ -52,6 +52,20 @@ def test_the_library_compresses_as_pytorch_operations_do(world, hook):
     assert by_library == pytest.approx(by_pytorch, rel=1e-3)
 
 
+@pytest.mark.parametrize("backend", ["yard", "gloo"])
+@pytest.mark.parametrize("hook", ["power_sgd", "deep_gradient"])
+def test_a_step_that_overflows_is_seen_by_all_ranks_and_then_forgotten(world, hook, backend):
+    lines = world.of(f"overflowed {hook} {backend}")
+    assert [line["finite"] for line in lines] == [[True, True, True, False, True, True, True]] * 2
+
+
+@pytest.mark.parametrize("backend", ["yard", "gloo"])
+def test_a_matrix_is_trained_that_had_no_gradient_at_first(world, backend):
+    for line in world.of(f"begun late {backend}"):
+        first, *later = line["norms"]
+        assert first == 0 and min(later) > 0, line
+
+
 @pytest.mark.parametrize("where", ["one host", "two hosts"])
 def test_fusion_buffers_change_nothing_but_the_messages(world, where):
     assert losses(world, f"hook fusion on {where}")[0] == pytest.approx(losses(world, "hook none")[0], rel=1e-5)

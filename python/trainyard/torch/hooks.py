@@ -10,9 +10,11 @@
   power_sgd      two thin factors for each matrix (Vogels et al. 2019, arXiv 1905.13727)
   fusion         all bytes, in balanced fusion buffers, between hosts; see FusionState
 
-Every hook gives the average over the ranks, as DDP does by itself. States have state_dict() and
-load_state_dict(), by the names of the model's parameters: what was not sent yet belongs to a rank,
-and to a world of this size, so each rank saves its own. Any group will do; None is the default one.
+Every hook gives the average over the ranks, as DDP does by itself. An infinity or NaN in a rank's gradient
+shows on every rank, and in no later step: states forget it, for a step that shows it will be skipped.
+States have state_dict() and load_state_dict(), by the names of the model's parameters: what was not sent
+yet belongs to a rank, and to a world of this size, so each rank saves its own. Any group will do; None is
+the default one.
 
 With the backend "yard", fp32 gradients on the CPU are compressed, sent and put together by the
 library, beside the backward pass. Elsewhere PyTorch's operations do it here; what needs several
@@ -245,13 +247,17 @@ def deep_gradient(state, bucket):
     gradient = buffer.float()
     if state.clip_norm > 0:
         most = state.clip_norm / math.sqrt(world)
-        gradient = gradient * (most / gradient.norm().clamp_min(most))
+        norm = gradient.norm().nan_to_num(0, math.inf)  # one NaN must not take all others along
+        gradient = gradient * (most / norm.clamp_min(most))
     unsent += velocity.mul_(state.momentum).add_(gradient)
     count = max(1, math.ceil(density * buffer.numel()))
-    chosen = unsent.abs().topk(count, sorted=False).indices
+    # What is not finite is larger than all else: some of it is sent, and so seen; the rest is forgotten.
+    chosen = unsent.abs().nan_to_num_(math.inf, math.inf).topk(count, sorted=False).indices
     message = torch.cat([chosen.int().view(torch.uint8), unsent[chosen].view(torch.uint8)])
     velocity[chosen] = 0
     unsent[chosen] = 0
+    for kept in (velocity, unsent):
+        kept.nan_to_num_(0, 0, 0)
     result = message.new_empty(world, message.numel())
     future = dist.all_gather_into_tensor(result.view(-1), message, group=state.group,
                                          async_op=True).get_future()
@@ -339,6 +345,20 @@ def _matrices(state, bucket):
     return found
 
 
+def _orthonormal(p):
+    """NaN as a whole, if anything of it is not finite: no other factor may look sound."""
+    return torch.linalg.qr(p.nan_to_num(0, 0, 0)).Q.masked_fill(~p.isfinite().all(), math.nan)
+
+
+def _next_factor(last, mean, overflowed):
+    """The Q that the next step starts from, decided without waiting for the device. What is all zero would
+    leave no direction but that of the first rows, which may never get a gradient: there the last one stays.
+    After an overflow it does as well, at length one, lest itself is what overflows."""
+    directions = torch.nn.functional.normalize(last.double(), dim=0).to(last.dtype)
+    kept = torch.where(overflowed, directions, last)
+    return torch.where(overflowed | (mean == 0).all(dim=0), kept, mean)
+
+
 def power_sgd(state, bucket):
     """P = M Q, averaged and made orthonormal; Q = M^T P, averaged; the gradient becomes P Q^T, and
     each rank keeps what its own factors leave out of M, for the next step."""
@@ -363,13 +383,14 @@ def power_sgd(state, bucket):
     left = _average([error @ q for _, _, error, q in matrices] + plain, state.group)
     for gradient, mean in zip(plain, left[len(matrices):]):
         gradient.copy_(mean)
-    ps = [torch.linalg.qr(p).Q for p in left[:len(matrices)]]
+    ps = [_orthonormal(p) for p in left[:len(matrices)]]
     own = [error.t() @ p for (_, _, error, _), p in zip(matrices, ps)]
     means = _average(own, state.group)
-    for (parameter, matrix, error, _), p, q, mean in zip(matrices, ps, own, means):
-        state.set_factor(parameter, mean)
-        matrix.copy_(p @ mean.t())
-        error -= p @ q.t()
+    for (parameter, matrix, error, last), p, q, mean in zip(matrices, ps, own, means):
+        overflowed = ~mean.isfinite().all()  # the same on all ranks
+        state.set_factor(parameter, _next_factor(last, mean, overflowed))
+        matrix.copy_(p @ mean.t()).masked_fill_(overflowed, math.nan)
+        error.sub_(p @ q.t()).masked_fill_(overflowed, 0)
     return _done(buffer)
 
 

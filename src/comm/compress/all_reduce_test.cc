@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/compress/all_reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -44,6 +45,17 @@ float distance(const std::vector<float>& a, const std::vector<float>& b) {
     most = std::max(most, std::abs(a[i] - b[i]));
   }
   return a.size() == b.size() ? most : HUGE_VALF;
+}
+
+// Gradients of a rank; those of the first one overflow.
+std::vector<float> overflowing(std::int32_t rank, std::size_t count) {
+  std::vector<float> values = gradient_of(rank, count);
+  values[count / 2] = rank == 0 ? HUGE_VALF : values[count / 2];
+  return values;
+}
+
+bool are_finite(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
 void expect_done(Result<Work> work) {
@@ -145,6 +157,21 @@ TEST(DeepGradientAllReduce, SendsTheLargestOfEachRank) {
   });
 }
 
+TEST(DeepGradientAllReduce, ShowsAnOverflowToAllRanksOnce) {
+  run([](Communicator& communicator) {
+    constexpr std::size_t kCount = 300;
+    std::vector<float> velocity(kCount);
+    std::vector<float> unsent(kCount);
+    const DeepGradientView state{.velocity = velocity, .accumulated = unsent};
+    std::vector<float> values(kCount, communicator.rank() == 0 ? HUGE_VALF : 0.5F);
+    expect_done(all_reduce_deep_gradient(communicator, values, {.density = 0.1}, state));
+    EXPECT_FALSE(are_finite(values));
+    values = gradient_of(communicator.rank(), kCount);
+    expect_done(all_reduce_deep_gradient(communicator, values, {.density = 0.1}, state));
+    EXPECT_TRUE(are_finite(values));
+  });
+}
+
 struct Matrix {
   PowerSgdState state;
   PowerSgdView view() {
@@ -165,6 +192,23 @@ TEST(PowerSgdAllReduce, IsTheAverageAtFullRank) {
     expect_done(all_reduce_power_sgd(communicator, values,
                                      {{.offset = 3, .state = first.view()}, {40, second.view()}}));
     EXPECT_LT(distance(values, average_of(kCount)), 1e-4F);
+  });
+}
+
+TEST(PowerSgdAllReduce, ShowsAnOverflowToAllRanksOnce) {
+  run([](Communicator& communicator) {
+    constexpr std::size_t kCount = 3 + 5 * 7;
+    Matrix matrix{start_power_sgd(5, 7, 2, 1)};
+    std::vector<float> values = overflowing(communicator.rank(), kCount);
+    expect_done(
+        all_reduce_power_sgd(communicator, values, {{.offset = 3, .state = matrix.view()}}));
+    EXPECT_TRUE(
+        std::all_of(values.begin() + 3, values.end(), [](float v) { return std::isnan(v); }));
+    EXPECT_EQ(matrix.state.error, std::vector<float>(5 * 7));
+    values = gradient_of(communicator.rank(), kCount);
+    expect_done(
+        all_reduce_power_sgd(communicator, values, {{.offset = 3, .state = matrix.view()}}));
+    EXPECT_TRUE(are_finite(values));
   });
 }
 

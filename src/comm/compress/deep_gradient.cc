@@ -82,6 +82,18 @@ void accumulate(const DeepGradientOptions& options, std::span<const float> gradi
   }
 }
 
+// What is not finite is larger than all else and so the first to be sent: where nothing sent is,
+// nothing kept is.
+void forget_overflow(const Sparse& sent, const DeepGradientView& state) {
+  const auto is_overflow = [](float value) { return !std::isfinite(value); };
+  if (std::none_of(sent.values.begin(), sent.values.end(), is_overflow)) {
+    return;
+  }
+  for (const std::span<float> kept : {state.velocity, state.accumulated}) {
+    std::replace_if(kept.begin(), kept.end(), is_overflow, 0.0F);
+  }
+}
+
 }  // namespace
 
 double density_in(const DeepGradientOptions& options, int epoch) {
@@ -128,6 +140,7 @@ Sparse compress(const DeepGradientOptions& options, double density, std::span<co
     state.accumulated[i] = 0;
     state.velocity[i] = options.mask_momentum ? 0.0F : state.velocity[i];
   }
+  forget_overflow(sent, state);
   return sent;
 }
 

@@ -39,11 +39,13 @@ struct Sparse {
 double density_in(const DeepGradientOptions& options, int epoch);
 
 // Indices of the `count` largest magnitudes, ascending. Exact; of equals, the lower index. NaN is
-// larger than infinity: it is sent, and so seen.
+// larger than infinity, and that than all else: what overflowed is sent, and so seen.
 std::vector<std::uint32_t> top_k(std::span<const float> values, std::size_t count);
 
 // One step of one rank with its own `gradient`: updates the state (one of another length is taken
 // for new) and returns what to send, ceil(density * elements) of them: the same count on all ranks.
+// Of what is infinite or NaN, at least one is sent, so that every rank sees the overflow, and the
+// rest becomes 0, as the step will be skipped.
 Sparse compress(const DeepGradientOptions& options, int epoch, std::span<const float> gradient,
                 DeepGradientState& state);
 

@@ -114,6 +114,19 @@ TEST(DeepGradient, ForgetsTheVelocityOfWhatWasSent) {
   EXPECT_EQ(state, (DeepGradientState{.velocity = {0, 1}, .accumulated = {0, 1}}));
 }
 
+TEST(DeepGradient, SendsAnOverflowOnceAndForgetsTheRest) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const DeepGradientOptions options{
+      .density = 0.25, .warmup_epochs = 0, .momentum = 0.5F, .mask_momentum = false};
+  DeepGradientState state;
+  const Sparse sent = compress(options, 0, std::vector<float>{inf, std::nanf(""), -inf, 1}, state);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1}));
+  EXPECT_TRUE(std::isnan(sent.values[0]));
+  EXPECT_EQ(state, (DeepGradientState{.velocity = {0, 0, 0, 1}, .accumulated = {0, 0, 0, 1}}));
+  EXPECT_EQ(compress(options, 0, std::vector<float>{0.5, 0, 0, 0}, state),
+            (Sparse{.indices = {3}, .values = {1.5}}));
+}
+
 TEST(DeepGradient, ClipsAtItsPartOfTheNorm) {
   // 4 ranks: each may have half of the norm of 2.
   const DeepGradientOptions options{

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <random>
 
@@ -80,6 +81,20 @@ bool normalize(std::span<float> factor, double at_least) {
   return true;
 }
 
+bool are_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+// The update of a step that overflowed, and a state that the next one can start from: only the
+// directions of Q count, and at length one they are not themselves what overflows.
+void show_overflow(const PowerSgdView& state, std::span<float> update) {
+  std::fill(update.begin(), update.end(), std::numeric_limits<float>::quiet_NaN());
+  std::fill(state.error.begin(), state.error.end(), 0.0F);
+  for (std::size_t k = 0; k < state.rank; ++k) {
+    normalize(line(state.q, k, state.columns), 0);
+  }
+}
+
 // Box and Muller (1958): the standard's distributions differ between libraries.
 float next_normal(std::mt19937_64& random) {
   const auto uniform = [&] { return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53; };
@@ -132,6 +147,10 @@ void orthogonalize(std::span<float> p, std::uint32_t rank) {
   constexpr double kDependent = 1e-6;  // of its former length: what fp32 leaves of nothing
   const std::size_t length = rank == 0 ? 0 : p.size() / rank;
   YARD_CHECK(rank <= length || rank == 0, "more factors than dimensions");
+  if (!are_finite(p)) {
+    std::fill(p.begin(), p.end(), std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
   for (std::size_t k = 0; k < rank; ++k) {
     const std::span<float> factor = line(p, k, length);
     const double norm = std::sqrt(exact_dot(factor, factor));
@@ -173,6 +192,10 @@ std::vector<float> back_project(PowerSgdState& state, std::span<const float> p) 
 void rebuild(const PowerSgdView& state, std::span<const float> p, std::span<const float> q,
              std::span<float> update) {
   YARD_CHECK(q.size() == state.q.size(), "factors of another shape");
+  if (!are_finite(q)) {
+    show_overflow(state, update);
+    return;
+  }
   std::fill(update.begin(), update.end(), 0.0F);
   for (std::size_t row = 0; row < state.rows; ++row) {
     for (std::size_t k = 0; k < state.rank; ++k) {
@@ -180,7 +203,12 @@ void rebuild(const PowerSgdView& state, std::span<const float> p, std::span<cons
                  line(q, k, state.columns));
     }
   }
-  std::copy(q.begin(), q.end(), state.q.begin());
+  for (std::size_t k = 0; k < state.rank; ++k) {
+    const std::span<const float> next = line(q, k, state.columns);
+    if (std::any_of(next.begin(), next.end(), [](float v) { return v != 0; })) {
+      std::copy(next.begin(), next.end(), line(state.q, k, state.columns).begin());
+    }
+  }
 }
 
 std::vector<float> rebuild(PowerSgdState& state, std::span<const float> p,

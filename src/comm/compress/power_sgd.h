@@ -13,6 +13,9 @@
 // say, which stays small where ranks differ. Factors are stored one after another (rank x rows,
 // rank x columns), matrices by rows. Pure functions over an explicit state; any thread; the same
 // bits on all ranks for the same averages.
+//
+// Where an average has an infinity or NaN, the whole update is NaN on every rank, so that all see
+// the overflow; the error becomes 0, as the step will be skipped, and Q keeps its directions.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +36,7 @@ std::vector<float> project(PowerSgdState& state, std::span<const float> gradient
 
 // Makes the `rank` factors of p orthonormal (Gram-Schmidt, twice). One that depends on those before
 // it is replaced by a unit vector that does not: the subspace never loses a dimension for good.
+// With an infinity or NaN anywhere, all of p becomes NaN, and so does every Q that is made with it.
 void orthogonalize(std::span<float> p, std::uint32_t rank);
 
 // Returns Q = M^T P for orthonormal P, and leaves M - P Q^T in state.error.
@@ -52,7 +56,9 @@ void back_project(const PowerSgdView& state, std::span<const float> p, std::span
 void rebuild(const PowerSgdView& state, std::span<const float> p, std::span<const float> q,
              std::span<float> update);
 
-// P Q^T, rows x columns; the averaged Q is what the next step starts from.
+// P Q^T, rows x columns; the averaged Q is what the next step starts from, but for factors of zero:
+// these would leave no direction but that of the first rows, which may never get a gradient, so the
+// former ones stay.
 std::vector<float> rebuild(PowerSgdState& state, std::span<const float> p,
                            std::span<const float> q);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -58,6 +59,10 @@ Matrix mean(const std::vector<Matrix>& all) {
     sum = plus(sum, one, 1.0F / static_cast<float>(all.size()));
   }
   return sum;
+}
+
+bool is_all_nan(const Matrix& matrix) {
+  return std::all_of(matrix.begin(), matrix.end(), [](float value) { return std::isnan(value); });
 }
 
 // One step of all ranks; they all get the update that is returned.
@@ -168,6 +173,50 @@ TEST(PowerSgd, GoesOnAfterGradientsOfZero) {
   step(ranks, {gradient});
   const Matrix second = plus(gradient, ranks[0].error);
   EXPECT_LT(relative_difference(step(ranks, {gradient}), second), 1e-4);
+}
+
+TEST(PowerSgd, GoesOnWhereTheFirstRowsNeverGetAGradient) {
+  std::vector<PowerSgdState> ranks = {start_power_sgd(9, 7, 2, 1)};
+  EXPECT_EQ(norm(step(ranks, {Matrix(63)})), 0);
+  Matrix gradient = of_rank(2, 9, 7, 3);
+  std::fill_n(gradient.begin(), 2 * 7, 0.0F);
+  EXPECT_LT(relative_difference(step(ranks, {gradient}), gradient), 1e-4);
+}
+
+TEST(PowerSgd, ShowsAnOverflowOnceAndForgetsIt) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Matrix gradient = of_rank(2, 9, 7, 3);
+  for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
+    std::vector<PowerSgdState> ranks(2, start_power_sgd(9, 7, 2, 1));
+    step(ranks, {gradient, gradient});
+    Matrix overflowed = gradient;
+    overflowed[40] = bad;
+    EXPECT_TRUE(is_all_nan(step(ranks, {overflowed, gradient})));
+    EXPECT_EQ(norm(ranks[0].error) + norm(ranks[1].error), 0);
+    EXPECT_LT(relative_difference(step(ranks, {gradient, gradient}), gradient), 1e-4);
+  }
+}
+
+// P = M Q is finite, Q = M^T P is not.
+TEST(PowerSgd, ForgetsAnOverflowOfItsSecondFactorToo) {
+  std::vector<PowerSgdState> ranks = {start_power_sgd(9, 7, 2, 1)};
+  for (float& value : ranks[0].q) {
+    value *= 1e-10F;
+  }
+  EXPECT_TRUE(is_all_nan(step(ranks, {Matrix(63, 3e38F)})));
+  const Matrix gradient = of_rank(2, 9, 7, 3);
+  EXPECT_LT(relative_difference(step(ranks, {gradient}), gradient), 1e-4);
+}
+
+// As a gradient that almost overflowed leaves it: the next ones are sound, their P would not be.
+TEST(PowerSgd, OverflowsOnlyOnceWithAQThatIsTooLarge) {
+  std::vector<PowerSgdState> ranks = {start_power_sgd(9, 7, 2, 1)};
+  for (float& value : ranks[0].q) {
+    value *= 1e37F;
+  }
+  const Matrix gradient = plus(Matrix(63), of_rank(2, 9, 7, 3), 1'000);
+  EXPECT_TRUE(is_all_nan(step(ranks, {gradient})));
+  EXPECT_LT(relative_difference(step(ranks, {gradient}), gradient), 1e-4);
 }
 
 TEST(PowerSgd, LowersItsRankToTheSmallerSide) {

@@ -2,6 +2,7 @@
 """Trains the same small model on Gloo and on our backends, in the ways that PyTorch has, and tells
 the losses."""
 import logging.handlers
+import math
 import os
 import tempfile
 
@@ -74,6 +75,38 @@ def with_hook(name, group, make, hook, momentum=0.9):
     if hook is not None:
         model.register_comm_hook(make(model.module, group), hook)
     tell(f"hook {name}", losses=train(model, range(20), momentum=momentum))
+
+
+def overflowed(name, group, make, hook):
+    """Which steps give finite gradients, when a target of rank 0 is infinite in step 3; the others are
+    skipped, as scripts do."""
+    model = DistributedDataParallel(new_model(), process_group=group, bucket_cap_mb=0.1)
+    model.register_comm_hook(make(model.module, group), hook)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    finite = []
+    for step in range(7):
+        inputs, targets = batch(step)
+        if step == 3 and RANK == 0:
+            targets[0, 0] = math.inf
+        optimiser.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        finite.append(all(parameter.grad.isfinite().all().item() for parameter in model.parameters()))
+        if finite[-1]:
+            optimiser.step()
+    tell(f"overflowed {name}", finite=finite)
+
+
+def begun_late(name, group):
+    """The norms of a matrix's gradients by PowerSGD: none at all in step 0, and none in its first rows later."""
+    model = DistributedDataParallel(torch.nn.Linear(64, 40, bias=False), process_group=group)
+    model.register_comm_hook(hooks.PowerSgdState(model.module, group, rank=4), hooks.power_sgd)
+    norms = []
+    for step in range(4):
+        inputs, _ = batch(step)
+        model.zero_grad()
+        (model(inputs)[:, 4:].square().mean() * min(step, 1)).backward()
+        norms.append(model.module.weight.grad.norm().item())
+    tell(f"begun late {name}", norms=norms)
 
 
 def kept_in_place(group):
@@ -200,6 +233,12 @@ for backend in ("yard", "gloo"):  # by the library, and by PyTorch's operations
     with_hook(f"deep_gradient {backend}", groups[backend],
               lambda model, group: hooks.DeepGradientState(model, group, density=0.05, clip_norm=1.0),
               hooks.deep_gradient, momentum=0)
+    overflowed(f"power_sgd {backend}", groups[backend],
+               lambda model, group: hooks.PowerSgdState(model, group, rank=4), hooks.power_sgd)
+    overflowed(f"deep_gradient {backend}", groups[backend],
+               lambda model, group: hooks.DeepGradientState(model, group, density=0.05, clip_norm=1.0),
+               hooks.deep_gradient)
+    begun_late(backend, groups[backend])
 os.environ["TRAINYARD_COMM_HOST"] = f"host {RANK}"
 far = dist.new_group(range(SIZE), backend="yard")
 del os.environ["TRAINYARD_COMM_HOST"]
