@@ -213,6 +213,9 @@ void Watchdog::State::lost(std::int32_t peer, const Error& error) {
   std::string what = describe(member(peer));
   if (error.code == Code::kConflict || error.code == Code::kCorrupt) {
     raise({error.code, fmt::format("{} sent what cannot be read: {}", what, error.message)});
+  } else if (error.code == Code::kExhausted) {
+    raise({error.code, fmt::format("{} cannot take what {} sent: {}", describe(member(parts.rank)),
+                                   what, error.message)});
   } else if (is_local(peer)) {
     raise({Code::kUnavailable, what + " died: its process has ended"});
   } else {

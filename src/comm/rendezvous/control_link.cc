@@ -100,6 +100,9 @@ Result<bool> ControlLink::read_some() {
       }
     }
   }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return Error{Code::kExhausted, "this process has no descriptor left for it (ulimit -n)"};
+  }
   if (count == 0) {
     return Error{Code::kUnavailable, "the other side has closed the connection"};
   }

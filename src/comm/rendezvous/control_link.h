@@ -46,7 +46,8 @@ class ControlLink {
   void finish();
 
   // What has arrived; of much, a part. An error is the end: kUnavailable when the other side has
-  // closed or is unreachable; what came before it is in `out`.
+  // closed or is unreachable, kExhausted when this one has no descriptor left for one that was
+  // sent; what came before it is in `out`.
   Result<void> receive(std::vector<ControlMessage>& out);
   // The next message, waiting for it: kDeadline after `time`.
   Result<ControlMessage> wait(std::chrono::milliseconds time);

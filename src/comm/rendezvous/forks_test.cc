@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -79,6 +80,23 @@ TEST(ControlLink, EndsWithItsProcessThoughAChildLives) {
   const Child child([] { return ::pause(); });
   rank.reset();
   EXPECT_EQ(watcher.wait(seconds(20)).error().code, Code::kUnavailable);
+}
+
+TEST(ControlLink, SaysWhenThisProcessHasNoDescriptorForOneThatComes) {
+  Pair pair = make_pair();
+  ControlLink rank(std::move(pair.one));
+  ControlLink leader(std::move(pair.other));
+  rank.send({"heap+fd"}, STDERR_FILENO);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::vector<ControlMessage> messages;
+  const auto received = leader.receive(messages);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().code, Code::kExhausted);
+  EXPECT_NE(received.error().message.find("ulimit -n"), std::string::npos);
 }
 
 TEST(PrivateFd, EndsWithItsOwnerThoughAChildLives) {

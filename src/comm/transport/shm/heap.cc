@@ -6,10 +6,28 @@
 #include <iterator>
 #include <utility>
 
+#include <fmt/format.h>
+#include <sys/resource.h>
+
 namespace trainyard::comm {
+namespace {
+
+// The system gives the lowest number that is free: all below `fd` are in use.
+Result<void> leave_descriptors(int fd) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) >= limit.rlim_cur / 2) {
+    return Error{Code::kExhausted,
+                 fmt::format("half of the {} descriptors of this process are in use (ulimit -n)",
+                             limit.rlim_cur)};
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<HeapRegistry::Made> HeapRegistry::make(std::size_t bytes) {
   YARD_TRY(SharedMemory memory, SharedMemory::create("trainyard-heap", bytes));
+  YARD_TRY(leave_descriptors(memory.fd()));
   Made made = {.fd = memory.fd(), .memory = std::make_shared<SharedMemory>(std::move(memory))};
   const MutexLock lock(mutex_);
   made.heap = ++last_;

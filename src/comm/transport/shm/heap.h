@@ -29,7 +29,9 @@ class HeapRegistry {
     std::shared_ptr<SharedMemory> memory;  // whole pages, zero, not present until touched
   };
 
-  // A heap of this rank. kInvalidArgument for 0 bytes, kExhausted without memory.
+  // A heap of this rank. kInvalidArgument for 0 bytes. kExhausted without memory, and when half of
+  // the descriptors that this process may have are in use: each heap keeps one, and what comes from
+  // peers needs some.
   Result<Made> make(std::size_t bytes);
   // After that no operation finds it. The memory stays as long as someone holds it.
   void forget(std::uint64_t heap);

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace trainyard::comm {
@@ -20,6 +21,24 @@ TEST(HeapRegistry, MakesZeroedMemoryInWholePages) {
   EXPECT_EQ(made.memory->bytes().size(), 8192U);
   EXPECT_THAT(made.memory->bytes(), Each(std::byte{0}));
   EXPECT_EQ(heaps.make(0).error().code, Code::kInvalidArgument);
+}
+
+TEST(HeapRegistry, LeavesHalfOfTheDescriptorsToOthers) {
+  constexpr int kAll = 64;
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit few{.rlim_cur = kAll, .rlim_max = usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  HeapRegistry heaps;
+  auto made = heaps.make(4096);
+  for (int i = 0; i < kAll && made; ++i) {
+    made = heaps.make(4096);
+  }
+  const Fd lowest(dup(STDERR_FILENO));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::kExhausted);
+  EXPECT_EQ(lowest.get(), kAll / 2);
 }
 
 TEST(HeapRegistry, FindsTheWindowOfBytesInsideOneHeapOnly) {
