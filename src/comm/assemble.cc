@@ -365,7 +365,8 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
     fabric->forget_names();
   }
   const bool is_one_host = joined_.hosts.ranks.size() == 1;
-  const auto board = make_board();
+  auto board = make_board();
+  Watchdog& watchdog = board->watchdog();
   parts_.spread = [slot = slot_](const Error&) {
     const MutexLock lock(slot->mutex);
     if (slot->board != nullptr) {
@@ -378,9 +379,9 @@ Result<std::unique_ptr<Communicator>> Assembly::run() {
       return allocate(bytes, memory, raw->watchdog(), slot, time);
     };
   }
-  parts_.board = board;
+  parts_.board = std::move(board);  // nobody else's: it ends before what its thread refers to
   auto communicator = Communicator::from_parts(std::move(parts_));
-  board->watchdog().start();
+  watchdog.start();
   if (given.sweep.count() > 0) {
     YARD_TRY(communicator->sweep(given.sweep));
   }
