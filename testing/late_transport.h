@@ -32,6 +32,9 @@ class LateTransport final : public comm::Transport {
   void publish(std::span<const std::int32_t> peers, const comm::Label& label) override {
     inner_->publish(peers, label);
   }
+  void publish_unneeded(std::span<const std::int32_t> peers, const comm::Label& label) override {
+    inner_->publish_unneeded(peers, label);
+  }
   bool can_send_in_place(std::span<const std::int32_t> peers,
                          std::span<const std::byte> bytes) const override {
     return inner_->can_send_in_place(peers, bytes);
@@ -45,11 +48,10 @@ class LateTransport final : public comm::Transport {
   // The next message of a peer, come or not, shows from a time on that is drawn when the one before
   // was released.
   const comm::Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override {
-    if (Clock::now() < shows_at_[peer]) {
-      is_held_back_ = true;
-      return nullptr;
-    }
-    return inner_->try_receive(peer, into);
+    return is_late(peer) ? nullptr : inner_->try_receive(peer, into);
+  }
+  const comm::Inbound* try_receive_unneeded(std::int32_t peer) override {
+    return is_late(peer) ? nullptr : inner_->try_receive_unneeded(peer);
   }
   void release(std::int32_t peer) override {
     inner_->release(peer);
@@ -90,6 +92,11 @@ class LateTransport final : public comm::Transport {
     const std::uint64_t drawn = random_() % 128;
     const std::uint64_t most = drawn == 0 ? 2000 : drawn < 16 ? 100 : 1;
     return std::chrono::microseconds(random_() % most);
+  }
+  bool is_late(std::int32_t peer) {
+    const bool is_late = Clock::now() < shows_at_[peer];
+    is_held_back_ = is_held_back_ || is_late;
+    return is_late;
   }
   bool is_refused() {
     const bool is_refused = random_() % 16 == 0;

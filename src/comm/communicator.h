@@ -114,7 +114,9 @@ class Communicator {
   // others.
   static Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options,
                                                       RendezvousStore& store);
-  // Waits for what was issued, then leaves; peers that still need this rank get an error.
+  // Waits for what was issued, then leaves; peers that still need this rank get an error. All get
+  // one, kCancelled, when a send or receive is open here for whose other side nobody has come for
+  // 5 s.
   ~Communicator();
 
   std::int32_t rank() const;

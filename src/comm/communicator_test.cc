@@ -327,6 +327,70 @@ TEST_P(CreateTest, TwoRootsAreADisagreement) {
   });
 }
 
+Operation message(OpKind kind, std::int32_t peer, std::span<std::byte> bytes) {
+  Operation operation;
+  operation.kind = kind;
+  operation.dtype = DType::kU8;
+  operation.root = peer;
+  if (kind == OpKind::kSend) {
+    operation.input = bytes;
+  } else {
+    operation.output = bytes;
+  }
+  return operation;
+}
+
+// Longer than a transport waits before a connection that has ended is a fault.
+constexpr milliseconds kLong{2500};
+
+// Rank 1 has sent rank 0 something and is gone; rank 0 waits for rank 2.
+TEST(Leaving, OfARankThatIsNotNeededEndsNothing) {
+  run_world(3, own_hosts, [](Communicator& communicator) {
+    std::vector<std::byte> byte(1);
+    if (communicator.rank() == 2) {
+      std::this_thread::sleep_for(kLong);
+    }
+    if (communicator.rank() > 0) {
+      ASSERT_TRUE(communicator.run(message(OpKind::kSend, 0, byte)));
+      return;
+    }
+    for (const std::int32_t peer : {1, 2}) {
+      const auto done = communicator.run(message(OpKind::kReceive, peer, byte));
+      ASSERT_TRUE(done) << done.error().message;
+    }
+    EXPECT_FALSE(communicator.fault());
+  });
+}
+
+// After the 16th message rank 0 tells rank 1 that it may send more, and nobody is there.
+TEST(Leaving, LeavesItsMessagesToThoseWhoAskLater) {
+  run_world(3, own_hosts, [](Communicator& communicator) {
+    std::vector<std::byte> bytes(4);
+    if (communicator.rank() == 1) {
+      for (int i = 0; i < 20; ++i) {
+        ASSERT_TRUE(communicator.run(message(OpKind::kSend, 0, bytes)));
+      }
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(1500));  // rank 1 is gone by then
+    if (communicator.rank() == 2) {
+      std::this_thread::sleep_for(kLong);
+      ASSERT_TRUE(communicator.run(message(OpKind::kSend, 0, bytes)));
+      return;
+    }
+    const auto receive = [&](std::int32_t peer, int count) {
+      for (int i = 0; i < count; ++i) {
+        const auto done = communicator.run(message(OpKind::kReceive, peer, bytes));
+        ASSERT_TRUE(done) << done.error().message;
+      }
+    };
+    receive(1, 16);
+    receive(2, 1);
+    receive(1, 4);
+    EXPECT_FALSE(communicator.fault());
+  });
+}
+
 TEST(Allocate, GivesMemoryThatOperationsUseDirectly) {
   run_world(2, one_host, [](Communicator& communicator) {
     constexpr std::size_t kCount = 1 << 20;
@@ -372,6 +436,25 @@ TEST(Create, RanksMeetInTheFolderOfTheOptions) {
     EXPECT_EQ(values[0], 3.0F);
   });
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // none is left
+}
+
+// What watches the ranks already ends before what it refers to (AddressSanitizer).
+TEST(Create, EndsWithTheErrorOfItsSweep) {
+  MemoryStore store;
+  std::vector<std::jthread> threads;
+  for (const std::int32_t rank : {0, 1}) {
+    threads.emplace_back([&store, rank] {
+      CommunicatorOptions options;
+      options.rank = rank;
+      options.size = 2;
+      options.host = "a";
+      options.timeout = milliseconds(1);  // less than it takes to touch the memory
+      options.sweep = seconds(1);
+      const auto communicator = Communicator::create(options, store);
+      ASSERT_FALSE(communicator);
+      EXPECT_EQ(communicator.error().code, Code::kDeadline);
+    });
+  }
 }
 
 TEST(Create, AWorldOfOneWorksAlone) {

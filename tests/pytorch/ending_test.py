@@ -12,7 +12,7 @@ def run(torch, case):
     return world
 
 
-@pytest.mark.parametrize("case", ["collective", "receive"])
+@pytest.mark.parametrize("case", ["collective", "receive", "own_receive"])
 def test_a_rank_that_leaves_an_operation_open_is_gone_when_that_ends(torch, case):
     world = run(torch, case)
     (left,) = world.of("left")

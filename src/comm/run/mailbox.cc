@@ -120,11 +120,22 @@ bool Mailbox::drive() {
   return has_moved;
 }
 
+// Whether something here waits for the peer. One from which nothing is wanted may have left.
+bool Mailbox::is_needed(const Peer& peer) {
+  return !peer.posted.empty() || !peer.asked.empty() || !peer.coming.empty() ||
+         !peer.sending.empty();
+}
+
+const Inbound* Mailbox::try_receive(std::int32_t rank) {
+  return is_needed(peer(rank)) ? transport_.try_receive(rank, {})
+                               : transport_.try_receive_unneeded(rank);
+}
+
 bool Mailbox::receive_from(std::int32_t rank) {
   // Bounded, so that a fast peer does not starve the others.
   int count = 0;
   for (; count < 16 && !fault_.is_raised(); ++count) {
-    const Inbound* inbound = transport_.try_receive(rank, {});
+    const Inbound* inbound = try_receive(rank);
     if (inbound == nullptr) {
       break;
     }
@@ -294,7 +305,12 @@ bool Mailbox::send_outgoing(std::int32_t rank, Outgoing& outgoing) {
   }
   const std::uint64_t sequence =
       outgoing.number << kKindBits | static_cast<std::uint64_t>(outgoing.kind);
-  transport_.publish({&rank, 1}, {.sequence = sequence, .signature = outgoing.signature});
+  const Label label{.sequence = sequence, .signature = outgoing.signature};
+  if (outgoing.kind == Kind::kCredit) {
+    transport_.publish_unneeded({&rank, 1}, label);
+  } else {
+    transport_.publish({&rank, 1}, label);
+  }
   if (outgoing.payload) {
     finish(*outgoing.payload);
   }
@@ -401,6 +417,27 @@ void Mailbox::check_deadlines(std::chrono::steady_clock::time_point now) {
                             work.operation.root, is_send(work) ? "received" : "sent")});
     }
   });
+}
+
+// What is on its way comes to its end without anyone's help; what is not may wait for ever.
+void Mailbox::give_up_unmatched() {
+  const Posted* one = nullptr;
+  for (const Peer& peer : peers_) {
+    if (!peer.outbox.empty() || !peer.coming.empty() || !peer.sending.empty() ||
+        !peer.leaving.empty()) {
+      return;
+    }
+    if (one == nullptr && !peer.posted.empty()) {
+      one = &peer.posted.front();
+    } else if (one == nullptr && !peer.asked.empty()) {
+      one = &peer.asked.begin()->second;
+    }
+  }
+  if (one != nullptr) {
+    fault_.raise(
+        Error{Code::kCancelled, fmt::format("rank {} has left '{}' with a {} open", setting_.rank,
+                                            setting_.name, describe(*one->work))});
+  }
 }
 
 std::vector<Mailbox::WorkPtr> Mailbox::take_open() {

@@ -62,6 +62,9 @@ class Mailbox {
   // Raises kDeadline in the Fault for the first operation that is over its time, and kUnavailable
   // for one that waits for a rank that has left.
   void check_deadlines(std::chrono::steady_clock::time_point now);
+  // For a rank that leaves: raises kCancelled in the Fault when all that is open are receives
+  // without a message and sends that nobody has asked for.
+  void give_up_unmatched();
   // What was completed since the last call.
   std::vector<WorkPtr> take_done() { return std::exchange(done_, {}); }
   // Everything that is not complete, after a fault.
@@ -105,6 +108,8 @@ class Mailbox {
   void post_send(Posted posted);
   void post_receive(Posted posted);
   void post_to_self(Posted posted);
+  static bool is_needed(const Peer& peer);
+  const Inbound* try_receive(std::int32_t rank);
   bool receive_from(std::int32_t rank);
   void handle(std::int32_t rank, const Inbound& inbound);
   void arrive(std::int32_t rank, Unexpected message, std::span<const std::byte> payload);

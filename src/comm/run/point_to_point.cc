@@ -22,6 +22,7 @@ PointToPoint::PointToPoint(Transport& transport, Fault& fault, Recorder& recorde
       mailbox_(transport, fault, std::move(setting)) {}
 
 PointToPoint::~PointToPoint() {
+  is_leaving_ = true;
   std::jthread helper;
   {
     std::unique_lock lock(mutex_);
@@ -104,6 +105,7 @@ void PointToPoint::wait_for(Work::State& work) {
 void PointToPoint::drive(const Work::State* work, bool yields) {
   for (;;) {
     const bool has_moved = drive_once();
+    has_moved_ = has_moved_ || has_moved;
     // After a fault nobody may be there to take what is still on its way.
     const bool is_busy = !mailbox_.is_idle() || (!fault_.is_raised() && !transport_.flush());
     {
@@ -172,6 +174,11 @@ void PointToPoint::pause(Patience patience) {
   if (now - looked_ >= kLook) {
     looked_ = now;
     mailbox_.check_deadlines(now);
+    if (std::exchange(has_moved_, false) || !is_leaving_) {
+      moved_ = now;
+    } else if (now - moved_ >= kParting) {
+      mailbox_.give_up_unmatched();
+    }
   }
   if (!fault_.is_raised()) {
     transport_.wait(patience, kLook);

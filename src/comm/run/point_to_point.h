@@ -4,6 +4,7 @@
 // speed, or else the helper thread, while anything is open.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,11 @@ class PointToPoint final : public Runner {
  public:
   // All outlive it. The recorder is its own: its numbers are not those of the collectives.
   PointToPoint(Transport& transport, Fault& fault, Recorder& recorder, Mailbox::Setting setting);
-  ~PointToPoint() override;  // completes what was issued
+  // Completes what was issued. When nothing has moved for kParting, and all that is open waits for
+  // ranks that have not come for it, that is a fault: they may wait for this rank.
+  ~PointToPoint() override;
+
+  static constexpr std::chrono::seconds kParting{5};
 
   // The error of the fault when one was raised.
   Result<std::shared_ptr<Work::State>> issue(Operation operation, Checked checked);
@@ -50,8 +55,11 @@ class PointToPoint final : public Runner {
   Fault& fault_;
   Recorder& recorder_;
   std::string name_;
+  std::atomic<bool> is_leaving_ = false;
   Mailbox mailbox_;                               // this and the next: of the thread that drives
   std::chrono::steady_clock::time_point looked_;  // at the deadlines
+  bool has_moved_ = false;                        // something, since it looked
+  std::chrono::steady_clock::time_point moved_;   // as of a look; or this rank was not leaving
   Mutex mutex_;
   ConditionVariable work_;  // for the helper
   ConditionVariable turn_;  // for waiting callers

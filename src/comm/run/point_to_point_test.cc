@@ -280,6 +280,33 @@ TEST(PointToPoint, EndsAfterAFaultThoughItsMessagesCannotLeave) {
   testing::end_all_ranks(world);
 }
 
+// As a rank that fails, and ends its group on the way out, while the other one waits for it.
+void expect_given_up(const Operation& open, const std::string& what) {
+  LocalWorld world = make_local_communicators(2);
+  std::vector<std::byte> bytes(8);
+  Work work = world[0].issue(open).value();
+  std::jthread waiting([&] {
+    const auto done = world[1].run(receive(bytes, 0, 5));
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, Code::kCancelled);
+    EXPECT_EQ(done.error().message, "rank 0 has left 'world' with a " + what + " open");
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  world.ranks[0].reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_EQ(work.wait().error().code, Code::kCancelled);
+}
+
+TEST(PointToPoint, GivesUpAReceiveThatNobodySendsWhenItEnds) {
+  std::vector<std::byte> bytes(8);
+  expect_given_up(receive(bytes, 1), "receive of 8 uint8 from rank 1 with tag 0");
+}
+
+TEST(PointToPoint, GivesUpASendThatNobodyAsksForWhenItEnds) {
+  const std::vector<std::byte> bytes(50'000);
+  expect_given_up(send(bytes, 1), "send of 50000 uint8 to rank 1 with tag 0");
+}
+
 TEST(PointToPoint, FinishesWhatWasIssuedBeforeItEnds) {
   std::vector<std::byte> out = pattern(100'000, 1);
   std::vector<std::byte> in(100'000);

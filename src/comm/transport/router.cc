@@ -54,16 +54,31 @@ std::span<std::byte> Router::try_reserve(std::span<const std::int32_t> peers, st
   return near_peers_.empty() ? far_reserved_ : near_reserved_;
 }
 
-void Router::publish(std::span<const std::int32_t> peers, const Label& label) {
+// What was reserved, to both kinds of peers.
+void Router::divide(std::span<const std::int32_t> peers) {
   split(peers);
   if (!near_peers_.empty() && !far_peers_.empty() && !near_reserved_.empty()) {
     std::memcpy(far_reserved_.data(), near_reserved_.data(), near_reserved_.size());
   }
+}
+
+void Router::publish(std::span<const std::int32_t> peers, const Label& label) {
+  divide(peers);
   if (!far_peers_.empty()) {
     far_->publish(far_peers_, label);
   }
   if (!near_peers_.empty()) {
     near_->publish(near_peers_, label);
+  }
+}
+
+void Router::publish_unneeded(std::span<const std::int32_t> peers, const Label& label) {
+  divide(peers);
+  if (!far_peers_.empty()) {
+    far_->publish_unneeded(far_peers_, label);
+  }
+  if (!near_peers_.empty()) {
+    near_->publish_unneeded(near_peers_, label);
   }
 }
 
@@ -111,12 +126,19 @@ bool Router::is_sent(Ticket ticket) {
   return true;
 }
 
-const Inbound* Router::try_receive(std::int32_t peer, std::span<std::byte> into) {
-  const Inbound* inbound = of(peer).try_receive(peer, into);
+const Inbound* Router::noted(std::int32_t peer, const Inbound* inbound) {
   if (inbound == nullptr) {
     (is_near(peer) ? waits_near_ : waits_far_) = true;
   }
   return inbound;
+}
+
+const Inbound* Router::try_receive(std::int32_t peer, std::span<std::byte> into) {
+  return noted(peer, of(peer).try_receive(peer, into));
+}
+
+const Inbound* Router::try_receive_unneeded(std::int32_t peer) {
+  return noted(peer, of(peer).try_receive_unneeded(peer));
 }
 
 void Router::release(std::int32_t peer) {

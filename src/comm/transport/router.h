@@ -24,12 +24,14 @@ class Router final : public Transport {
   std::size_t room() const override;
   std::span<std::byte> try_reserve(std::span<const std::int32_t> peers, std::size_t bytes) override;
   void publish(std::span<const std::int32_t> peers, const Label& label) override;
+  void publish_unneeded(std::span<const std::int32_t> peers, const Label& label) override;
   bool can_send_in_place(std::span<const std::int32_t> peers,
                          std::span<const std::byte> bytes) const override;
   bool try_send_in_place(std::span<const std::int32_t> peers, const Label& label,
                          std::span<const std::byte> bytes, Ticket* ticket) override;
   bool is_sent(Ticket ticket) override;
   const Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override;
+  const Inbound* try_receive_unneeded(std::int32_t peer) override;
   void release(std::int32_t peer) override;
   void wait(Patience patience, std::chrono::microseconds limit) override;
   void wake() override;
@@ -56,6 +58,8 @@ class Router final : public Transport {
   Transport& of(std::int32_t rank) { return is_near(rank) ? *near_ : *far_; }
   bool is_near(std::int32_t rank) const { return is_near_[static_cast<std::size_t>(rank)]; }
   void split(std::span<const std::int32_t> peers) const;
+  void divide(std::span<const std::int32_t> peers);
+  const Inbound* noted(std::int32_t peer, const Inbound* inbound);
 
   std::unique_ptr<Transport> near_;
   std::unique_ptr<Transport> far_;

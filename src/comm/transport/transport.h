@@ -66,6 +66,11 @@ class Transport {
   virtual std::span<std::byte> try_reserve(std::span<const std::int32_t> peers,
                                            std::size_t bytes) = 0;
   virtual void publish(std::span<const std::int32_t> peers, const Label& label) = 0;
+  // The same with what lets the peers go on, and no more: one that has left does not miss it, and
+  // that it cannot be sent is no fault.
+  virtual void publish_unneeded(std::span<const std::int32_t> peers, const Label& label) {
+    publish(peers, label);
+  }
 
   // Whether sending from `bytes` where they lie saves a copy: TCP, and memory that the peers map.
   virtual bool can_send_in_place(std::span<const std::int32_t> peers,
@@ -79,6 +84,8 @@ class Transport {
   // caller will copy the payload: a transport that can puts it there itself, and then bytes.data()
   // == into.data().
   virtual const Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) = 0;
+  // The same of a peer from which nothing has to come: that it is out of reach is no fault.
+  virtual const Inbound* try_receive_unneeded(std::int32_t peer) { return try_receive(peer, {}); }
   virtual void release(std::int32_t peer) = 0;
 
   // Moves what can be moved, then waits until something may have changed, at most for `limit`.

@@ -41,9 +41,9 @@ def threads_once(are_there, seconds=10):
     return names
 
 
-def left_open(begin, join):
+def left_open(begin, join, backend="yard+gloo"):
     """Rank 0 drops the Work that `begin` gives it, and leaves; then rank 1 comes."""
-    made = group("yard+gloo")
+    made = group(backend)
     begun = threads_once(are_there=True)
     if RANK == 0:
         begin(made)
@@ -65,6 +65,11 @@ def receive():
     left_open(lambda made: dist.irecv(torch.ones(8), 1, group=made),
               lambda made: (dist.isend(torch.ones(8), 0, group=made),
                             dist.all_reduce(torch.ones(8), group=made)))
+
+
+def own_receive():
+    left_open(lambda made: dist.irecv(torch.ones(8), 1, group=made),
+              lambda made: dist.recv(torch.ones(8), 0, group=made), backend="yard")
 
 
 def meanwhile(ask, body):
@@ -123,7 +128,7 @@ def routed():
     meanwhile(lambda: torch._foreach_add(tensors, 1), route)  # 1,000 allocations without Python's lock
 
 
-CASES = {case.__name__: case for case in (collective, receive, recorded, aborted, routed)}
+CASES = {case.__name__: case for case in (collective, receive, own_receive, recorded, aborted, routed)}
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 STORE = dist.distributed_c10d._get_default_store()

@@ -93,28 +93,33 @@ std::span<std::byte> FabricTransport::try_reserve(std::span<const std::int32_t>,
   return reserved_->payload(bytes);
 }
 
-void FabricTransport::publish(std::span<const std::int32_t> peers, const Label& label) {
+void FabricTransport::queue_reserved(std::span<const std::int32_t> peers, const Label& label,
+                                     bool is_needed) {
   const auto header = encode({.label = label, .bytes = reserved_bytes_});
   std::ranges::copy(header, reserved_->header().begin());
   for (const std::int32_t rank : peers) {
-    peer_of(rank).queue.push_back({reserved_, reserved_bytes_});
-    pump(rank);
+    Peer& peer = peer_of(rank);
+    if (is_needed || (!peer.takes_nothing && !peer.has_left)) {
+      peer.queue.push_back({reserved_, reserved_bytes_, is_needed});
+      pump(rank);
+    }
   }
   reserved_.reset();
 }
 
 void FabricTransport::pump(std::int32_t rank) {
   Peer& peer = peer_of(rank);
-  while (!peer.queue.empty() && peer.sent < peer.granted && !peer.has_lost && !fault_.is_raised()) {
+  while (!peer.queue.empty() && peer.sent < peer.granted && !peer.takes_nothing &&
+         !fault_.is_raised()) {
     const Outgoing& next = peer.queue.front();
     Request* request = make_request(Use::kSend, rank, next.buffer);
+    request->is_needed = next.is_needed;
     const auto tag = tag_of(world_, TagKind::kMessage, options_.rank, peer.sent);
     const auto taken = endpoint_->try_send(rank, tag, next.buffer->message(next.payload), *request);
     if (!taken || !*taken) {
       end(request);
       if (!taken) {
-        peer.has_lost = true;
-        broken_.note(rank, taken.error().message);
+        lose(rank, next.is_needed, taken.error().message);
       }
       break;
     }
@@ -125,6 +130,18 @@ void FabricTransport::pump(std::int32_t rank) {
   if (peer.sent > 0 && !peer.waits_for_credit) {
     await_credit(rank);
   }
+}
+
+void FabricTransport::lose(std::int32_t rank, bool is_needed, const std::string& why) {
+  Peer& peer = peer_of(rank);
+  peer.takes_nothing = true;
+  peer.has_lost = peer.has_lost || is_needed;
+  drop_unneeded(peer);
+  broken_.note(rank, why);
+}
+
+void FabricTransport::drop_unneeded(Peer& peer) {
+  std::erase_if(peer.queue, [](const Outgoing& one) { return !one.is_needed; });
 }
 
 void FabricTransport::await_credit(std::int32_t rank) {
@@ -264,6 +281,14 @@ bool FabricTransport::look(std::int32_t rank) {
 }
 
 const Inbound* FabricTransport::try_receive(std::int32_t rank, std::span<std::byte>) {
+  const Inbound* inbound = try_receive_unneeded(rank);
+  if (inbound == nullptr && std::ranges::find(needed_, rank) == needed_.end()) {
+    needed_.push_back(rank);
+  }
+  return inbound;
+}
+
+const Inbound* FabricTransport::try_receive_unneeded(std::int32_t rank) {
   Peer& peer = peer_of(rank);
   if (peer.has_inbound) {
     return &peer.inbound;
@@ -271,9 +296,6 @@ const Inbound* FabricTransport::try_receive(std::int32_t rank, std::span<std::by
   post_receives(rank);
   if (look(rank) || (progress() && look(rank))) {
     return &peer.inbound;
-  }
-  if (std::ranges::find(watched_, rank) == watched_.end()) {
-    watched_.push_back(rank);
   }
   return nullptr;
 }
@@ -315,9 +337,7 @@ void FabricTransport::complete(const Completion& completion) {
     return;
   }
   Peer& peer = peer_of(request->peer);
-  const bool is_needed = request->use == Use::kSend || request->use == Use::kReceive ||
-                         request->use == Use::kCreditReceive;
-  if (!is_good && is_needed) {
+  if (!is_good && (request->use == Use::kReceive || request->use == Use::kCreditReceive)) {
     broken_.note(request->peer, completion.error);
   }
   switch (request->use) {
@@ -328,7 +348,9 @@ void FabricTransport::complete(const Completion& completion) {
       return;
     case Use::kSend:
       --peer.under_way;
-      peer.has_lost = peer.has_lost || !is_good;
+      if (!is_good) {
+        lose(request->peer, request->is_needed, completion.error);
+      }
       break;
     case Use::kCreditReceive:  // after an error there is none, and no other is waited for
       if (is_good) {
@@ -344,7 +366,10 @@ void FabricTransport::complete(const Completion& completion) {
       peer.has_left = peer.has_left || !is_good;
       break;
     case Use::kGoodbyeReceive:
-      peer.has_left = peer.has_left || is_good;
+      if (is_good) {
+        peer.has_left = true;
+        drop_unneeded(peer);
+      }
       break;
   }
   end(request);
@@ -375,7 +400,7 @@ void FabricTransport::raise(Error error) {
 void FabricTransport::raise_broken() {
   const auto due = broken_.due([&](std::int32_t rank) {
     const Peer& peer = peer_of(rank);
-    return std::ranges::find(watched_, rank) != watched_.end() || !peer.queue.empty() ||
+    return std::ranges::find(needed_, rank) != needed_.end() || !peer.queue.empty() ||
            peer.under_way > 0 || peer.has_lost;
   });
   if (due) {
@@ -405,7 +430,7 @@ void FabricTransport::wait(Patience patience, microseconds limit) {
   if (!broken_.is_empty()) {
     raise_broken();
   }
-  watched_.clear();
+  needed_.clear();
 }
 
 void FabricTransport::wake() {

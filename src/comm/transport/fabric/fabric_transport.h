@@ -50,7 +50,12 @@ class FabricTransport final : public Transport {
   std::size_t max_message() const override { return max_message_; }
   std::size_t room() const override { return kBuffers * (max_message_ + kMessageCost); }
   std::span<std::byte> try_reserve(std::span<const std::int32_t> peers, std::size_t bytes) override;
-  void publish(std::span<const std::int32_t> peers, const Label& label) override;
+  void publish(std::span<const std::int32_t> peers, const Label& label) override {
+    queue_reserved(peers, label, true);
+  }
+  void publish_unneeded(std::span<const std::int32_t> peers, const Label& label) override {
+    queue_reserved(peers, label, false);
+  }
   bool can_send_in_place(std::span<const std::int32_t>, std::span<const std::byte>) const override {
     return false;
   }
@@ -60,6 +65,7 @@ class FabricTransport final : public Transport {
   }
   bool is_sent(Ticket) override { return true; }
   const Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override;
+  const Inbound* try_receive_unneeded(std::int32_t peer) override;
   void release(std::int32_t peer) override;
   void wait(Patience patience, std::chrono::microseconds limit) override;
   void wake() override;
@@ -88,6 +94,7 @@ class FabricTransport final : public Transport {
   struct Request : FabricRequest {  // so that a completion leads back to it
     Use use = Use::kSend;
     std::int32_t peer = 0;
+    bool is_needed = true;  // of a message that goes
     bool is_complete = false;
     std::size_t bytes = 0;  // header and payload, of a receive
     BufferPool::Lease buffer;
@@ -95,6 +102,7 @@ class FabricTransport final : public Transport {
   struct Outgoing {
     BufferPool::Lease buffer;
     std::size_t payload = 0;
+    bool is_needed = true;
   };
   struct Peer {
     // What waits for room in the peer's window, or for the provider.
@@ -119,13 +127,17 @@ class FabricTransport final : public Transport {
     bool has_goodbye = false;  // ours was given to the provider
     bool goodbye_is_under_way = false;
 
-    bool has_lost = false;  // a message to it
+    bool takes_nothing = false;  // a message to it was lost: those after it have no place
+    bool has_lost = false;       // one that was needed
   };
 
   Peer& peer_of(std::int32_t rank) { return peers_[static_cast<std::size_t>(rank)]; }
   Request* make_request(Use use, std::int32_t rank, BufferPool::Lease buffer = nullptr);
   void end(Request* request);
+  void queue_reserved(std::span<const std::int32_t> peers, const Label& label, bool is_needed);
   void pump(std::int32_t rank);
+  void lose(std::int32_t rank, bool is_needed, const std::string& why);
+  static void drop_unneeded(Peer& peer);
   void pump_all();
   void send_credits(std::int32_t rank);
   void await_credit(std::int32_t rank);
@@ -154,8 +166,8 @@ class FabricTransport final : public Transport {
   std::vector<Peer> peers_;
   BrokenPeers broken_;
   std::vector<Completion> completions_;
-  std::vector<std::int32_t> watched_;  // asked for a message in vain since the last wait()
-  Fd news_;                            // wake()
+  std::vector<std::int32_t> needed_;  // asked for a message in vain since the last wait()
+  Fd news_;                           // wake()
   bool is_ending_ = false;
   bool has_failed_ = false;
 };

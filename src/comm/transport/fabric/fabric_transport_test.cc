@@ -261,6 +261,30 @@ TEST_P(FabricTransportTest, ASenderStaysUntilItsPeerHasSeenItsLastMessage) {
   EXPECT_LT(ended, looked + seconds(4));  // less than it waits for a peer that does not look
 }
 
+TEST_P(FabricTransportTest, APeerThatHasLeftIsNoFaultWhileItIsNotNeeded) {
+  start(2);
+  std::atomic<bool> has_ended = false;
+  std::jthread sender([&] {
+    send(1, 0, pattern(100, 1), {.sequence = 1, .signature = {}});
+    send_out(1);
+    ranks_->end(1);
+    has_ended = true;
+  });
+  ASSERT_NE(receive(0, 1), nullptr);
+  transport(0).release(1);
+  look_until(0, has_ended);
+  const std::int32_t to = 1;
+  ASSERT_NE(transport(0).try_reserve({&to, 1}, 0).data(), nullptr);
+  transport(0).publish_unneeded({&to, 1}, {.sequence = 1, .signature = {}});
+  const auto end = steady_clock::now() + BrokenPeers::kLetOthersExplain + milliseconds(500);
+  while (steady_clock::now() < end) {
+    EXPECT_EQ(transport(0).try_receive_unneeded(1), nullptr);
+    transport(0).wait(Patience::kSleep, kTurn);
+  }
+  EXPECT_FALSE(fault(0).is_raised());
+  EXPECT_TRUE(transport(0).flush());
+}
+
 TEST_P(FabricTransportTest, NothingGoesOutAfterAFault) {
   start(2);
   fault(0).raise({Code::kCancelled, "enough"});

@@ -37,16 +37,29 @@ bool Outlet::is_silent(std::chrono::steady_clock::time_point now) {
   });
 }
 
-void Outlet::push(const Label& label, std::span<const std::byte> bytes, Staging staging) {
+void Outlet::push(const Label& label, std::span<const std::byte> bytes, Staging staging,
+                  bool is_needed) {
   Message message;
   message.header = encode({.label = label, .bytes = bytes.size()});
   message.bytes = bytes;
   message.staging = std::move(staging);
   message.number = pushed_++;
+  message.is_needed = is_needed;
   finished_.push_back(false);
   ++waiting_;
   Line& line = lines_[message.number % lines_.size()];
   line.queue.push_back(std::move(message));
+}
+
+void Outlet::drop_unneeded() {
+  for (Line& line : lines_) {
+    for (const Message& message : line.queue) {
+      if (!message.is_needed) {
+        finish(message.number);
+      }
+    }
+    std::erase_if(line.queue, [](const Message& message) { return !message.is_needed; });
+  }
 }
 
 Result<void> Outlet::pump() {

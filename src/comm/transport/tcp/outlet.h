@@ -35,8 +35,10 @@ class Outlet {
   // True when a host has acknowledged nothing of what was sent to it for kSilence.
   bool is_silent(std::chrono::steady_clock::time_point now);
 
-  // Sends what the connections take at once.
-  void push(const Label& label, std::span<const std::byte> bytes, Staging staging);
+  // For pump() to send, in order; what is not `is_needed` may be dropped.
+  void push(const Label& label, std::span<const std::byte> bytes, Staging staging, bool is_needed);
+  // Once nothing can be sent any more: what nobody needs counts as done.
+  void drop_unneeded();
   // Goes on sending; an error is the end of the connection.
   Result<void> pump();
   // The payloads are their owners' again: a connection that still has some to give back is reset,
@@ -56,6 +58,7 @@ class Outlet {
     std::span<const std::byte> bytes;
     Staging staging;
     std::uint64_t number = 0;
+    bool is_needed = true;
     std::size_t sent = 0;             // header included
     std::uint32_t last_copyless = 0;  // number after its last zero-copy send
     bool is_copyless = false;

@@ -86,10 +86,11 @@ std::span<std::byte> TcpTransport::try_reserve(std::span<const std::int32_t>, st
   return std::span(*reserved_).first(bytes);
 }
 
-void TcpTransport::publish(std::span<const std::int32_t> peers, const Label& label) {
+void TcpTransport::send_reserved(std::span<const std::int32_t> peers, const Label& label,
+                                 bool is_needed) {
   const std::span<const std::byte> bytes = std::span(*reserved_).first(reserved_bytes_);
   for (const std::int32_t rank : peers) {
-    send(rank, label, bytes, reserved_);
+    send(rank, label, bytes, reserved_, is_needed);
   }
   reserved_.reset();
 }
@@ -98,7 +99,7 @@ bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const 
                                      std::span<const std::byte> bytes, Ticket* ticket) {
   InPlace one{.ticket = ++last_ticket_, .until = {}};
   for (const std::int32_t rank : peers) {
-    send(rank, label, bytes, nullptr);
+    send(rank, label, bytes, nullptr, true);
     const MutexLock lock(sending_);
     one.until.emplace_back(rank, outlets_[at(rank)]->pushed());
   }
@@ -108,11 +109,14 @@ bool TcpTransport::try_send_in_place(std::span<const std::int32_t> peers, const 
 }
 
 void TcpTransport::send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
-                        const Staging& staging) {
+                        const Staging& staging, bool is_needed) {
+  if (!is_needed && peer_of(rank).takes_nothing) {
+    return;
+  }
   connect(rank);
   {
     const MutexLock lock(sending_);
-    outlets_[at(rank)]->push(label, bytes, staging);
+    outlets_[at(rank)]->push(label, bytes, staging, is_needed);
   }
   pump(rank);
 }
@@ -128,9 +132,15 @@ void TcpTransport::pump(std::int32_t rank) {
     status = out == nullptr ? status : out->pump();
   }
   if (!status) {
-    peer_of(rank).takes_nothing = true;
-    broken_.note(rank, status.error().message);
+    end_sending(rank, status.error().message);
   }
+}
+
+void TcpTransport::end_sending(std::int32_t rank, const std::string& why) {
+  peer_of(rank).takes_nothing = true;
+  broken_.note(rank, why);
+  const MutexLock lock(sending_);
+  outlets_[at(rank)]->drop_unneeded();
 }
 
 bool TcpTransport::has_unsent(std::int32_t rank) {
@@ -161,6 +171,14 @@ bool TcpTransport::is_sent(Ticket ticket) {
 }
 
 const Inbound* TcpTransport::try_receive(std::int32_t rank, std::span<std::byte> into) {
+  const Inbound* inbound = look(rank, into);
+  if (inbound == nullptr && std::ranges::find(needed_, rank) == needed_.end()) {
+    needed_.push_back(rank);
+  }
+  return inbound;
+}
+
+const Inbound* TcpTransport::look(std::int32_t rank, std::span<std::byte> into) {
   if (has_news_) {
     take_news();
   }
@@ -214,7 +232,7 @@ void TcpTransport::give_up() {
 
 void TcpTransport::raise_broken() {
   const auto due = broken_.due([&](std::int32_t rank) {
-    return std::ranges::find(watched_, rank) != watched_.end() || has_unsent(rank);
+    return std::ranges::find(needed_, rank) != needed_.end() || has_unsent(rank);
   });
   if (due) {
     const std::string& name = options_.names[static_cast<std::size_t>(due->rank)];
@@ -230,7 +248,7 @@ void TcpTransport::take_news() {
       const MutexLock lock(sending_);
       outlets_[at(opened.rank)]->attach(std::move(*opened.connections));
     } else {
-      broken_.note(opened.rank, opened.connections.error().message);
+      end_sending(opened.rank, opened.connections.error().message);
     }
   }
   for (Arrival& arrival : acceptor_.take(options_.channel)) {
@@ -271,6 +289,7 @@ void TcpTransport::wait(Patience patience, microseconds limit) {
     raise_broken();
   }
   watched_.clear();
+  needed_.clear();
 }
 
 void TcpTransport::list_outlets(std::vector<pollfd>& entries) {

@@ -46,7 +46,12 @@ class TcpTransport final : public Transport {
   std::size_t max_message() const override { return options_.max_message; }
   std::size_t room() const override { return kStagings * (max_message() + kMessageCost); }
   std::span<std::byte> try_reserve(std::span<const std::int32_t> peers, std::size_t bytes) override;
-  void publish(std::span<const std::int32_t> peers, const Label& label) override;
+  void publish(std::span<const std::int32_t> peers, const Label& label) override {
+    send_reserved(peers, label, true);
+  }
+  void publish_unneeded(std::span<const std::int32_t> peers, const Label& label) override {
+    send_reserved(peers, label, false);
+  }
   bool can_send_in_place(std::span<const std::int32_t>, std::span<const std::byte>) const override {
     return true;
   }
@@ -54,6 +59,7 @@ class TcpTransport final : public Transport {
                          std::span<const std::byte> bytes, Ticket* ticket) override;
   bool is_sent(Ticket ticket) override;
   const Inbound* try_receive(std::int32_t peer, std::span<std::byte> into) override;
+  const Inbound* try_receive_unneeded(std::int32_t peer) override { return look(peer, {}); }
   void release(std::int32_t peer) override;
   void wait(Patience patience, std::chrono::microseconds limit) override;
   void wake() override;
@@ -85,9 +91,12 @@ class TcpTransport final : public Transport {
   Peer& peer_of(std::int32_t rank) { return peers_[at(rank)]; }
   bool has_unsent(std::int32_t rank);
   void connect(std::int32_t rank);
+  void send_reserved(std::span<const std::int32_t> peers, const Label& label, bool is_needed);
   void send(std::int32_t rank, const Label& label, std::span<const std::byte> bytes,
-            const Staging& staging);
+            const Staging& staging, bool is_needed);
   void pump(std::int32_t rank);
+  void end_sending(std::int32_t rank, const std::string& why);
+  const Inbound* look(std::int32_t rank, std::span<std::byte> into);
   void raise_broken();
   void check_unheard();
   void list_outlets(std::vector<pollfd>& entries);
@@ -105,8 +114,10 @@ class TcpTransport final : public Transport {
   std::size_t reserved_bytes_ = 0;
   std::deque<InPlace> in_place_;
   Ticket last_ticket_ = 0;
-  std::vector<std::int32_t> watched_;  // asked for a message in vain since the last wait()
-  Fd news_;                            // an arrival, an open connection, or wake()
+  // Asked for a message in vain since the last wait(): all, and those of them that are needed.
+  std::vector<std::int32_t> watched_;
+  std::vector<std::int32_t> needed_;
+  Fd news_;  // an arrival, an open connection, or wake()
   bool has_news_ = true;
   std::chrono::steady_clock::time_point next_check_;
   std::unique_ptr<Opener> opener_;  // ends first: it tells news_

@@ -221,6 +221,20 @@ TEST_P(TcpTransportTest, APeerThatCannotBeReachedIsAFaultThatSaysWhatWasTried) {
   EXPECT_TRUE(transport(0).flush());  // and never will: after a fault nothing goes out
 }
 
+TEST_P(TcpTransportTest, WhatOnlyLetsAPeerGoOnIsNotMissedWhenItHasLeft) {
+  start(2);
+  at(1).transport.reset();
+  at(1).acceptor.reset();
+  const std::int32_t to = 1;
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    static_cast<void>(transport(0).try_reserve({&to, 1}, 0));
+    transport(0).publish_unneeded({&to, 1}, {.sequence = i, .signature = {}});
+    send_out(0);
+    EXPECT_TRUE(transport(0).flush());
+  }
+  EXPECT_FALSE(at(0).fault.is_raised());
+}
+
 // Of a message this long the kernel holds a part, which lies in the memory of the caller.
 TEST_P(TcpTransportTest, WhatIsGivenUpDoesNotArriveAsWhatItBecame) {
   constexpr std::byte kAfter{0xee};
