@@ -174,7 +174,8 @@ void ApiFace::handle(std::unique_ptr<http::Exchange> exchange, const Route& rout
 // signature itself says the same whatever the body is. A short one is here already.
 std::optional<http::AuthError> ApiFace::refuse_unread(const http::Exchange& exchange) {
   constexpr std::uint64_t kShort = std::uint64_t{64} << 10;
-  if (exchange.body_length().value_or(kMaxApiBody) <= kShort) {
+  const std::uint64_t length = exchange.body_length().value_or(kMaxApiBody);
+  if (length <= kShort || length > kMaxApiBody) {  // a longer one is refused unread
     return std::nullopt;
   }
   auto verified =

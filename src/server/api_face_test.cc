@@ -135,6 +135,9 @@ TEST_F(ApiFaceTest, ReadsNoLongBodyOfWhomItDoesNotKnow) {
   const Answer missing = send(json_request("SageMaker.AddTags"), body);
   EXPECT_EQ(error_of(missing), "MissingAuthenticationTokenException");
   EXPECT_EQ(missing.most_read, 0U);
+  const Answer too_long =
+      send(json_request("SageMaker.AddTags"), std::string(kMaxApiBody + 1, ' '));
+  EXPECT_EQ(too_long.response.status, 413);
 }
 
 TEST_F(ApiFaceTest, WaitsAMinuteForTheBodyOfWhomItMayKnow) {
