@@ -34,7 +34,10 @@ server_pid() {
   lock=$(realpath -- "$(state_home)/lock" 2>/dev/null) && pid=$(head -n 1 "$lock" 2>/dev/null) || return 1
   if [[ $pid =~ ^[0-9]+$ ]] && is_server "$pid"; then
     for file in "/proc/$pid/fd"/*; do
-      if [ "$file" -ef "$lock" ]; then echo "$pid"; return; fi
+      if [ "$file" -ef "$lock" ]; then
+        echo "$pid"
+        return 0  # without a number it would be, in a trap, what was before the trap
+      fi
     done
   fi
   return 1
