@@ -18,8 +18,8 @@
 #include "testing/fabric_ranks.h"
 
 #if defined(__SANITIZE_THREAD__)
-// The sanitizer knows nothing of how libfabric synchronizes what it copies from rank to rank. At the
-// end of the process, what the library unlocks last seems to come from the loader.
+// The sanitizer knows nothing of how libfabric synchronizes what it copies from rank to rank. At
+// the end of the process, what the library unlocks last seems to come from the loader.
 extern "C" const char* __tsan_default_suppressions() {
   return "called_from_lib:libfabric.so.1\nmutex:_dl_call_fini";
 }
