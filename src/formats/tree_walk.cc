@@ -147,4 +147,21 @@ Result<void> TreeWalk::read_link(int parent, const std::string& leaf, TreeEntry&
   return {};
 }
 
+Result<void> walk_tree(const Path& top, LeftOut& left_out,
+                       const std::function<Result<void>(const TreeEntry&)>& take) {
+  YARD_TRY(TreeWalk walk, TreeWalk::open(top));
+  for (;;) {
+    auto visited = walk.next();
+    if (!visited && is_unfit(visited.error())) {
+      left_out.add(visited.error());
+      continue;
+    }
+    YARD_TRY(const auto entry, std::move(visited));
+    if (!entry) {
+      return {};
+    }
+    YARD_TRY(take(*entry));
+  }
+}
+
 }  // namespace trainyard

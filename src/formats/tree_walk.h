@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "formats/left_out.h"
 
 namespace trainyard {
 
@@ -51,5 +53,9 @@ class TreeWalk {
 
   std::vector<Level> levels_;
 };
+
+// Calls `take` for each entry below `top`; what no archive may hold is added to `left_out`.
+Result<void> walk_tree(const Path& top, LeftOut& left_out,
+                       const std::function<Result<void>(const TreeEntry&)>& take);
 
 }  // namespace trainyard

@@ -98,20 +98,11 @@ Result<LeftOut> send_files(s3::ObjectStore& store, const s3::Uri& place, const P
   const Path top = fs::canonical(tree, failed);
   const std::string prefix =
       place.key.empty() || place.key.ends_with('/') ? place.key : place.key + "/";
-  YARD_TRY(TreeWalk walk, TreeWalk::open(tree));
   LeftOut left_out;
-  for (;;) {
-    auto visited = walk.next();
-    if (!visited && is_unfit(visited.error())) {
-      left_out.add(visited.error());
-      continue;
-    }
-    YARD_TRY(const auto entry, std::move(visited));
-    if (!entry) {
-      return left_out;
-    }
-    YARD_TRY(send_entry(store, {place.bucket, prefix + entry->name}, *entry, top, left_out));
-  }
+  YARD_TRY(walk_tree(tree, left_out, [&](const TreeEntry& entry) {
+    return send_entry(store, {place.bucket, prefix + entry.name}, entry, top, left_out);
+  }));
+  return left_out;
 }
 
 Result<LeftOut> send_archive(s3::ObjectStore& store, const s3::Uri& place, const Path& tree,

@@ -69,25 +69,6 @@ Result<void> copy_entry(const TreeEntry& entry, const Path& to) {
                                                : errno_error("chmod " + to.string(), errno);
 }
 
-// A channel that an attempt before has used may hold anything: pipes and links out of it are no
-// source.
-Result<LeftOut> copy_tree(const Path& from, const Path& to) {
-  YARD_TRY(TreeWalk walk, TreeWalk::open(from));
-  LeftOut left_out;
-  for (;;) {
-    auto visited = walk.next();
-    if (!visited && is_unfit(visited.error())) {
-      left_out.add(visited.error());
-      continue;
-    }
-    YARD_TRY(const auto entry, std::move(visited));
-    if (!entry) {
-      return left_out;
-    }
-    YARD_TRY(copy_entry(*entry, to / entry->name));
-  }
-}
-
 Result<LeftOut> take_from_container(const std::string& inside, const Path& ml, const Path& code) {
   YARD_TRY(const Path source, outside_path(inside, ml));
   std::error_code failed;
@@ -102,8 +83,14 @@ Result<LeftOut> take_from_container(const std::string& inside, const Path& ml, c
   if (fs::equivalent(source, code, failed)) {
     return LeftOut{};
   }
-  Result<LeftOut> copied = copy_tree(source, code);
-  return copied ? std::move(copied) : copied.error().in("copying " + inside);
+  // A channel that an attempt before has used may hold anything: pipes and links out of it are no
+  // source.
+  LeftOut left_out;
+  const auto take = [&](const TreeEntry& entry) { return copy_entry(entry, code / entry.name); };
+  if (auto copied = walk_tree(source, left_out, take); !copied) {
+    return copied.error().in("copying " + inside);
+  }
+  return left_out;
 }
 
 std::string top_names(const Path& code) {
