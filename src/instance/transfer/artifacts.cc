@@ -144,16 +144,19 @@ std::vector<std::string> first_names(const Path& root, const std::string& direct
     if (!visited && is_unfit(visited.error())) {
       continue;
     }
-    if (!visited || !*visited) {
+    if (!visited) {
       break;  // what cannot be read is told by the upload
     }
-    const TreeEntry& entry = **visited;
-    bytes += entry.name.size();
+    const std::optional<TreeEntry>& entry = *visited;
+    if (!entry) {
+      break;
+    }
+    bytes += entry->name.size();
     if (bytes > kMostBytes) {
       break;
     }
-    if (S_ISREG(entry.mode) || S_ISLNK(entry.mode)) {
-      names.push_back(to_valid_utf8(entry.name));
+    if (S_ISREG(entry->mode) || S_ISLNK(entry->mode)) {
+      names.push_back(to_valid_utf8(entry->name));
     }
   }
   return names;
