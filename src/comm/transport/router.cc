@@ -55,31 +55,25 @@ std::span<std::byte> Router::try_reserve(std::span<const std::int32_t> peers, st
 }
 
 // What was reserved, to both kinds of peers.
-void Router::divide(std::span<const std::int32_t> peers) {
+void Router::publish_by(Publish how, std::span<const std::int32_t> peers, const Label& label) {
   split(peers);
   if (!near_peers_.empty() && !far_peers_.empty() && !near_reserved_.empty()) {
     std::memcpy(far_reserved_.data(), near_reserved_.data(), near_reserved_.size());
   }
+  if (!far_peers_.empty()) {
+    (*far_.*how)(far_peers_, label);
+  }
+  if (!near_peers_.empty()) {
+    (*near_.*how)(near_peers_, label);
+  }
 }
 
 void Router::publish(std::span<const std::int32_t> peers, const Label& label) {
-  divide(peers);
-  if (!far_peers_.empty()) {
-    far_->publish(far_peers_, label);
-  }
-  if (!near_peers_.empty()) {
-    near_->publish(near_peers_, label);
-  }
+  publish_by(&Transport::publish, peers, label);
 }
 
 void Router::publish_unneeded(std::span<const std::int32_t> peers, const Label& label) {
-  divide(peers);
-  if (!far_peers_.empty()) {
-    far_->publish_unneeded(far_peers_, label);
-  }
-  if (!near_peers_.empty()) {
-    near_->publish_unneeded(near_peers_, label);
-  }
+  publish_by(&Transport::publish_unneeded, peers, label);
 }
 
 bool Router::can_send_in_place(std::span<const std::int32_t> peers,

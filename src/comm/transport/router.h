@@ -58,7 +58,8 @@ class Router final : public Transport {
   Transport& of(std::int32_t rank) { return is_near(rank) ? *near_ : *far_; }
   bool is_near(std::int32_t rank) const { return is_near_[static_cast<std::size_t>(rank)]; }
   void split(std::span<const std::int32_t> peers) const;
-  void divide(std::span<const std::int32_t> peers);
+  using Publish = void (Transport::*)(std::span<const std::int32_t>, const Label&);
+  void publish_by(Publish how, std::span<const std::int32_t> peers, const Label& label);
   const Inbound* noted(std::int32_t peer, const Inbound* inbound);
 
   std::unique_ptr<Transport> near_;
