@@ -137,12 +137,11 @@ Result<void> add_to_series(Connection& connection, Series series,
   return add_minutes(connection, series.id, points);
 }
 
-Result<bool> delete_some_minutes(Connection& connection, const std::string& job) {
-  YARD_TRY(Statement statement,
-           connection.prepare("DELETE FROM metric_minute WHERE (series, start) IN (SELECT series, "
-                              "start FROM metric_minute JOIN metric_series ON metric_series.id = "
-                              "metric_minute.series WHERE job = :job LIMIT :limit)"));
-  YARD_TRY(statement.bind_text("job", job).bind("limit", kMinutesOfADelete).run());
+// `rows`: a DELETE of the rows of :job, :limit of them at most. False when there was none.
+Result<bool> delete_some(Connection& connection, std::string_view rows, const std::string& job,
+                         std::int64_t limit) {
+  YARD_TRY(Statement statement, connection.prepare(rows));
+  YARD_TRY(statement.bind_text("job", job).bind("limit", limit).run());
   return connection.changes() > 0;
 }
 
@@ -179,12 +178,20 @@ Result<std::optional<Series>> find_series(Connection& connection, const std::str
 }
 
 Result<bool> delete_some_points(Connection& connection, const std::string& job) {
-  YARD_TRY(Statement statement,
-           connection.prepare("DELETE FROM metric_points WHERE id IN (SELECT metric_points.id FROM "
-                              "metric_points JOIN metric_series ON metric_series.id = "
-                              "metric_points.series WHERE job = :job LIMIT :limit)"));
-  YARD_TRY(statement.bind_text("job", job).bind("limit", kPiecesOfADelete).run());
-  return connection.changes() > 0 ? Result<bool>(true) : delete_some_minutes(connection, job);
+  YARD_TRY(const bool has_deleted,
+           delete_some(connection,
+                       "DELETE FROM metric_points WHERE id IN (SELECT metric_points.id FROM "
+                       "metric_points JOIN metric_series ON metric_series.id = "
+                       "metric_points.series WHERE job = :job LIMIT :limit)",
+                       job, kPiecesOfADelete));
+  if (has_deleted) {
+    return true;
+  }
+  return delete_some(connection,
+                     "DELETE FROM metric_minute WHERE (series, start) IN (SELECT series, start "
+                     "FROM metric_minute JOIN metric_series ON metric_series.id = "
+                     "metric_minute.series WHERE job = :job LIMIT :limit)",
+                     job, kMinutesOfADelete);
 }
 
 Result<std::vector<Series>> list_series(Connection& connection, const SeriesQuery& query) {
